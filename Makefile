@@ -1,0 +1,36 @@
+# make run    sets everything up and runs the main job: three language models on built-in text
+# make test   sets everything up and runs all tests
+# make check  lint and types
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+
+.PHONY: run test check setup setup-dev clean
+
+run: setup
+	@$(BIN)/seqlab demo
+
+test: setup-dev
+	@$(BIN)/python -m pytest $(PYTEST)
+
+check: setup-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+setup: .venv/ready
+
+setup-dev: .venv/ready-dev
+
+# pip, not uv or poetry: only pip finds the CPU build of the pinned torch.
+.venv/ready: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable .
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv build src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,37 @@
+"""Batches, and the splits that make them. A split knows its examples; the trainer knows only this interface."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from seqlab.data.order import Indices, Order
+from seqlab.data.randomness import Key
+
+
+class Batch(dict[str, Tensor]):
+    """Named tensors: `tokens`, `targets`, `mask` (True = real), `source.tokens`, ...: what the objective reads."""
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch({name: tensor.to(device, non_blocking=True) for name, tensor in self.items()})
+
+    def part(self, name: str) -> dict[str, Tensor] | None:
+        """The tensors called `name.…`, without that prefix; None if there are none."""
+        prefix = f"{name}."
+        return {key.removeprefix(prefix): t for key, t in self.items() if key.startswith(prefix)} or None
+
+
+class Split(Protocol):
+    """The examples of one split, encoded and ready to be batched."""
+
+    def __len__(self) -> int: ...
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        """In which order they are read: shuffled for training, first to last for evaluation."""
+        ...
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        """These examples as tensors; anything random about them is keyed."""
+        ...

@@ -1,0 +1,131 @@
+"""One long array of tokens as training windows, as streams that carry state, or as windows to score.
+
+A position's input is the token before it; the first token of all follows `<end>`, which closes the last document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.data.batches import Batch
+from seqlab.data.order import Indices, Order, Sequential, Shuffled, Streams
+from seqlab.data.randomness import Key
+
+Tokens = NDArray[np.integer]  # type: ignore[type-arg]
+
+
+@dataclass
+class Windows:
+    """Training windows, side by side. Every epoch cuts the text, taken as a ring, at other places."""
+
+    tokens: Tokens
+    window: int
+
+    def __post_init__(self) -> None:
+        self.window = min(self.window, len(self.tokens))
+
+    def __len__(self) -> int:
+        return len(self.tokens) // self.window
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        return Shuffled(len(self), batch_size, seed)
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        return _ring(self.tokens, indices * self.window + key.below(self.window), self.window)
+
+
+@dataclass
+class Lanes:
+    """Training streams: each row of a batch goes on where it stopped in the batch before (truncated BPTT)."""
+
+    tokens: Tokens
+    window: int
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        self.lanes = min(batch_size, len(self.tokens))
+        self.length = len(self.tokens) // self.lanes
+        self.steps = -(-self.length // self.window)
+        return Streams(self.lanes, self.steps, batch_size)
+
+    def __len__(self) -> int:
+        return self.lanes * self.steps
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        lane, step = np.divmod(indices, self.steps)
+        width = min(self.window, self.length - int(step[0]) * self.window)
+        starts = lane * self.length + step * self.window + key.below(self.length)
+        return _ring(self.tokens, starts, width)
+
+
+@dataclass
+class ScoredWindows:
+    """Windows for evaluation: each token is scored exactly once.
+
+    Window i ends `stride` tokens after window i − 1; only what the one before has not scored counts.
+    """
+
+    tokens: Tokens
+    window: int
+    stride: int
+
+    def __len__(self) -> int:
+        return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        return Sequential(len(self), batch_size)
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        starts = indices * self.stride
+        ends = np.minimum(starts + self.window, len(self.tokens))
+        fresh = np.where(indices == 0, 0, starts + self.window - self.stride)
+        return _spans(self.tokens, starts, ends, fresh)
+
+
+@dataclass
+class ScoredLanes:
+    """Streams for evaluation: the text in `lanes` parts of equal length, each token scored exactly once."""
+
+    tokens: Tokens
+    window: int
+    lanes: int
+
+    def __post_init__(self) -> None:
+        self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)
+        self.steps = -(-int(np.diff(self.bounds).max()) // self.window)
+
+    def __len__(self) -> int:
+        return self.lanes * self.steps
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        return Streams(self.lanes, self.steps, batch_size)
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        lane, step = np.divmod(indices, self.steps)
+        starts = np.minimum(self.bounds[lane] + step * self.window, self.bounds[lane + 1])
+        ends = np.minimum(starts + self.window, self.bounds[lane + 1])
+        return _spans(self.tokens, starts, ends, starts)
+
+
+def _ring(tokens: Tokens, starts: Indices, width: int) -> Batch:
+    """Full windows of a text whose end is followed by its beginning."""
+    places = (starts[:, None] + np.arange(-1, width)) % len(tokens)
+    values = torch.from_numpy(tokens[places].astype(np.int64))
+    return Batch(tokens=values[:, :-1], targets=values[:, 1:])
+
+
+def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices) -> Batch:
+    """Spans of different lengths, padded on the right; positions from `fresh` on are scored."""
+    places = starts[:, None] + np.arange(-1, int((ends - starts).max()))
+    values = torch.from_numpy(tokens[places.clip(-1, len(tokens) - 1)].astype(np.int64))
+    mask = places[:, 1:] < ends[:, None]
+    batch = Batch(tokens=values[:, :-1], targets=values[:, 1:])
+    if not mask.all():
+        batch["mask"] = torch.from_numpy(mask)
+    scored = mask & (places[:, 1:] >= fresh[:, None])
+    if not scored.all():
+        batch["scored"] = torch.from_numpy(scored)
+    return batch

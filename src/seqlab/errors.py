@@ -1,0 +1,35 @@
+"""Errors for people: one line that says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SeqlabError(Exception):
+    """Something a person can put right. The command line prints it as one line and exits with code 2."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.what, self.where, self.hint = what, where, hint
+        line = f"{where}: {what}" if where else what
+        super().__init__(" ".join((f"{line}; {hint}" if hint else line).split("\n")))
+
+
+class RecipeError(SeqlabError):
+    """A recipe, or an override of one, that cannot be run."""
+
+
+class DataError(SeqlabError):
+    """Data that cannot be read."""
+
+
+class RunError(SeqlabError):
+    """A run folder that is not one, is damaged, or does not fit what is asked of it."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest valid one, and all of them."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    meant = f"did you mean '{close[0]}'? " if close else ""
+    return f"{meant}(valid: {', '.join(names)})"

@@ -1,0 +1,113 @@
+"""GPT: a stack of causal Transformer blocks that predicts the next token.
+
+B rows · T positions · C capacity of the caches · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.nn.attention import Cache, SelfAttention, room_for
+from seqlab.nn.blocks import Block, FeedForward
+from seqlab.nn.embedding import TokenEmbedding
+from seqlab.recipe import PartSettings
+
+
+class GPT(LanguageModel):
+    """x = E[w] + P[position], through `depth` blocks and a norm; p = softmax(E x)
+
+    Radford et al. 2019, Language models are unsupervised multitask learners (GPT-2).
+    """
+
+    class Settings(PartSettings):
+        width: int = Field(default=192, gt=0)
+        depth: int = Field(default=4, gt=0)
+        heads: int = Field(default=4, gt=0)
+        context: int = Field(default=256, gt=0)
+        """The number of positions: the most tokens it can look at."""
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Apart, because it costs the fused kernel on the CPU."""
+
+        @model_validator(mode="after")
+        def _heads_divide_width(self) -> GPT.Settings:
+            if self.width % self.heads:
+                raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+            return self
+
+    def __init__(self, settings: Settings, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size, self.context = vocab_size, settings.context
+        width, self.heads = settings.width, settings.heads
+        self.embedding = TokenEmbedding(vocab_size, width)
+        self.position = nn.Embedding(settings.context, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.blocks = nn.ModuleList(
+            Block(
+                SelfAttention(width, settings.heads, settings.attention_dropout),
+                FeedForward(width, 4 * width),
+                width,
+                settings.dropout,
+            )
+            for _ in range(settings.depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self._initialise(settings.depth)
+
+    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        no_source(self, source)
+        weight = self.embedding.weight
+        shape = (rows, room_for(1), self.heads, weight.shape[1] // self.heads)
+        names = [f"{part}.{layer}" for layer in range(len(self.blocks)) for part in ("keys", "values")]
+        caches = {name: weight.new_zeros(shape) for name in names}
+        lengths = torch.zeros(rows, dtype=torch.long, device=weight.device)
+        return State(caches, lengths, growing=frozenset(names))
+
+    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+        time = torch.arange(tokens.shape[1], device=tokens.device)
+        if state is None:
+            x = self._embed(tokens, time)
+            for block in self.blocks:
+                x = block(x)
+            return Output(self.norm(x), None)
+        after = state.consume()
+        positions = after.lengths[:, None] + time
+        x = self._embed(tokens, positions.clamp(max=self.context - 1))  # what is beyond is padding
+        for block, cache in zip(self.blocks, self._caches(after, positions), strict=True):
+            x = block(x, cache)
+        after.lengths = after.lengths + real_lengths(tokens, mask)
+        return Output(self.norm(x), after)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.embedding.logits(states)
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(self.embedding(tokens) + self.position(positions))  # type: ignore[no-any-return]
+
+    def _caches(self, state: State, positions: Tensor) -> list[Cache]:
+        """A view of the state for each block, with room for the new positions."""
+        length = room_for(int(positions.max()) + 1)
+        for name, buffer in state.rows.items():
+            if buffer.shape[1] < length:  # grow by half at least, so that a long text is copied few times
+                more = max(length, room_for(buffer.shape[1] * 3 // 2)) - buffer.shape[1]
+                state.rows[name] = F.pad(buffer, [0, 0, 0, 0, 0, more])
+        visible = torch.arange(length, device=positions.device) <= positions[..., None]
+        return [
+            Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], positions, visible[:, None])
+            for layer in range(len(self.blocks))
+        ]
+
+    def _initialise(self, depth: int) -> None:
+        """As GPT-2: normal with 0.02, the maps that end a residual branch smaller by √(2 depth)."""
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() > 1:
+                ends_branch = name.endswith(("attend.output.weight", "feed.contract.weight"))
+                nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)

@@ -1,0 +1,72 @@
+"""The recurrent language model, for any cell.
+
+B rows · T positions · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, SerializeAsAny
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.nn.cells import Cell
+from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.recurrent import Recurrent
+from seqlab.recipe import Kind, PartSettings
+
+
+class RecurrentLanguageModel(LanguageModel):
+    """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(E h_t + b)"""
+
+    class Settings(PartSettings):
+        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+        width: int = Field(default=256, gt=0)
+        depth: int = Field(default=1, gt=0)
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        tied: bool = True
+        """One matrix for the embeddings and the output layer."""
+
+    def __init__(self, settings: Settings, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        width = settings.width
+        cell: type[Cell] = registry.find("cell", settings.cell.kind)
+        self.embedding = TokenEmbedding(vocab_size, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.recurrent = Recurrent(
+            [cell(width, width, settings.cell) for _ in range(settings.depth)],  # type: ignore[call-arg]
+            settings.dropout,
+        )
+        self.bias = nn.Parameter(self.embedding.weight.new_zeros(vocab_size))
+        self.output = None if settings.tied else nn.Linear(width, vocab_size, bias=False)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+
+    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        no_source(self, source)
+        zeros = self.recurrent.start(rows)
+        return State(self._named(zeros), self.bias.new_zeros(rows).long())
+
+    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+        before = (state or self.start(rows=len(tokens))).consume()
+        layers = [
+            tuple(before.rows[f"{part}.{layer}"] for part in cell.parts)
+            for layer, cell in enumerate(self.recurrent.layers)
+        ]
+        x = self.dropout(self.embedding(tokens))
+        x, after = self.recurrent(x, layers, mask)
+        return Output(self.dropout(x), State(self._named(after), before.lengths + real_lengths(tokens, mask)))
+
+    def logits(self, states: Tensor) -> Tensor:
+        output = self.embedding.logits(states) if self.output is None else self.output(states)
+        return output + self.bias
+
+    def _named(self, layers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+        return {
+            f"{part}.{layer}": tensor
+            for layer, (cell, parts) in enumerate(zip(self.recurrent.layers, layers, strict=True))
+            for part, tensor in zip(cell.parts, parts, strict=True)
+        }

@@ -1,0 +1,37 @@
+"""The Transformer's block and its feed-forward part.
+
+B batch · T time · D width
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from seqlab.nn.attention import Cache, SelfAttention
+
+
+class FeedForward(nn.Module):
+    """W₂ gelu(W₁ x), with the tanh form of gelu as in GPT."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.expand = nn.Linear(width, hidden)
+        self.activation = nn.GELU(approximate="tanh")
+        self.contract = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.activation(self.expand(x)))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """x + attend(norm(x)), then x + feed(norm(x)): norms before the parts, as in GPT-2."""
+
+    def __init__(self, attend: SelfAttention, feed: FeedForward, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_attend, self.attend = nn.LayerNorm(width), attend
+        self.norm_feed, self.feed = nn.LayerNorm(width), feed
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        x = x + self.dropout(self.attend(self.norm_attend(x), cache))
+        return x + self.dropout(self.feed(self.norm_feed(x)))  # type: ignore[no-any-return]

@@ -1,0 +1,89 @@
+"""What every name in a recipe stands for. Names are known without importing what they name.
+
+A new model, cell, task, ... is a class in a file of its own and one line here; from outside the package,
+`register` does the same. Each class owns a `Settings` class: its part of a recipe.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from seqlab.errors import RecipeError, nearest
+
+TASKS = {
+    "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
+}
+
+TOKENIZERS = {
+    "character": "seqlab.tokenizers.character:CharacterTokenizer",
+    "byte": "seqlab.tokenizers.byte:ByteTokenizer",
+    "word": "seqlab.tokenizers.word:WordTokenizer",
+    "bpe": "seqlab.tokenizers.bpe:ByteBPETokenizer",
+    "classic-bpe": "seqlab.tokenizers.bpe:ClassicBPETokenizer",
+}
+
+MODELS = {
+    "ngram": "seqlab.models.ngram:NGram",
+    "recurrent": "seqlab.models.rnn:RecurrentLanguageModel",
+    "gpt": "seqlab.models.gpt:GPT",
+}
+
+CELLS = {
+    "elman": "seqlab.nn.cells:Elman",
+    "lstm": "seqlab.nn.cells:LSTM",
+}
+
+OBJECTIVES = {
+    "next-token": "seqlab.objectives.next_token:NextToken",
+}
+
+OPTIMIZERS = {
+    "sgd": "seqlab.training.optimizers:SGD",
+    "momentum": "seqlab.training.optimizers:Momentum",
+    "nesterov": "seqlab.training.optimizers:Nesterov",
+    "rmsprop": "seqlab.training.optimizers:RMSProp",
+    "adam": "seqlab.training.optimizers:Adam",
+    "adamw": "seqlab.training.optimizers:AdamW",
+    "muon": "seqlab.training.optimizers:Muon",
+}
+
+SCHEDULES = {
+    "constant": "seqlab.training.schedules:Constant",
+    "linear": "seqlab.training.schedules:Linear",
+    "inverse-sqrt": "seqlab.training.schedules:InverseSquareRoot",
+    "cosine": "seqlab.training.schedules:Cosine",
+}
+
+FAMILIES: dict[str, dict[str, str]] = {
+    "task": TASKS,
+    "tokenizer": TOKENIZERS,
+    "model": MODELS,
+    "cell": CELLS,
+    "objective": OBJECTIVES,
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+}
+
+_given: dict[tuple[str, str], type] = {}
+
+
+def register(family: str, name: str, cls: type) -> None:
+    """Give a class of your own a name that recipes can use."""
+    if name in FAMILIES[family] or (family, name) in _given:
+        raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another")
+    _given[family, name] = cls
+
+
+def names(family: str) -> list[str]:
+    return sorted([*FAMILIES[family], *(name for kin, name in _given if kin == family)])
+
+
+def find(family: str, name: str, where: str | None = None) -> Any:
+    """The class that a name stands for, imported now."""
+    if (family, name) in _given:
+        return _given[family, name]
+    if name not in FAMILIES[family]:
+        raise RecipeError(f"unknown {family} '{name}'", where=where, hint=nearest(name, names(family)))
+    module, _, attribute = FAMILIES[family][name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,104 @@
+"""Language modelling: any text, read as windows or as streams that carry state."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from pydantic import Field
+
+from seqlab.data.batches import Split
+from seqlab.data.readers import fingerprint, read
+from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
+from seqlab.data.store import Column, TokenStore
+from seqlab.errors import RecipeError
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.registry import find
+from seqlab.tasks.task import Progress, Task, Totals
+from seqlab.tokenizers import Tokenizer
+
+TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
+
+
+class LanguageModelling(Task):
+    """Texts become one long array of tokens, each document closed by `<end>`."""
+
+    class Settings(PartSettings):
+        reading: Literal["windows", "streams"] = "windows"
+        """Windows in any order, or parallel streams whose state is carried from window to window."""
+        window: int = Field(default=256, gt=0)
+        """Tokens in a window; with streams, the length of truncated BPTT."""
+        stride: int | None = Field(default=None, gt=0)
+        """How far evaluation windows lie apart; half a window by default. Smaller is slower and scores better."""
+        lanes: int = Field(default=8, gt=0)
+        """How many parts evaluation reads side by side, each with a new state, where streams are read."""
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer) -> None:
+        self.settings, self.tokenizer = settings, tokenizer
+        self.stride = settings.stride or max(1, settings.window // 2)
+        if self.stride > settings.window:
+            raise RecipeError(
+                f"'task.stride' {self.stride} is larger than 'task.window' {settings.window}",
+                hint="tokens between the windows would never be scored: choose a smaller stride",
+            )
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, progress: Progress | None = None) -> LanguageModelling:
+        texts = (record.fields["text"] for record in read(recipe.data, "train"))
+        tokenizer = find("tokenizer", recipe.tokenizer.kind).fit(texts, recipe.tokenizer)
+        return cls.restore(recipe, tokenizer, {})
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:
+        return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"vocab_size": self.tokenizer.vocab_size}
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> TextSplit:
+        column = self.column(data, which)
+        tokens, window = column.flat, self.settings.window
+        if training:
+            return Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window)
+        if self.settings.reading == "windows":
+            return ScoredWindows(tokens, window, self.stride)
+        lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
+        return ScoredLanes(tokens, window, lanes)
+
+    def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
+        """The tokens of a split, from the store."""
+        key = hashlib.sha256(f"{fingerprint(data, which)} {self.tokenizer.fingerprint}".encode()).hexdigest()
+        store = TokenStore.open(
+            lambda: read(data, which),
+            {"text": self.tokenizer.encode_batch},
+            key,
+            vocab_size=self.tokenizer.vocab_size,
+            end=self.tokenizer.end_id,
+        )
+        return store["text"]
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        loss = totals["sum"] / totals["count"]
+        return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf, "tokens": totals["count"]}
+
+    def text_metrics(self, loss: float, column: Column, lines: bool) -> dict[str, float]:
+        """Loss in units that do not depend on the tokenizer."""
+        bits = loss * len(column.flat) / math.log(2)
+        ends = len(column) if lines else 0  # a line's `<end>` stands for its newline
+        unknown = self.tokenizer.unknown_id
+        return {
+            "bits_per_character": bits / max(1, column.characters + ends),
+            "bits_per_byte": bits / max(1, column.bytes + ends),
+            "unknown": 0 if unknown is None else int((column.flat == unknown).sum()),
+        }
+
+    def signature(self) -> dict[str, Any]:
+        own = self.settings
+        read = {"window": own.window, "stride": self.stride if own.reading == "windows" else own.window}
+        if own.reading == "streams":
+            read["lanes"] = own.lanes
+        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
+        return {"tokenizer": tokenizer, "reading": own.reading, **read, "unknown": "scored as one token"}

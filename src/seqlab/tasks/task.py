@@ -1,0 +1,64 @@
+"""What a model is for: from records to batches, and from sums to the figures people read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from torch import nn
+
+from seqlab.data.batches import Split
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tokenizers import Tokenizer
+
+Totals = Mapping[str, float]
+"""Sums over a split: `sum`, `count`, and the parts that the objective reports."""
+
+Progress = Callable[[str, int], None]
+"""Called with what is being done and the bytes done so far."""
+
+
+class Task(ABC):
+    """Owns the tokenizer and the labels; makes splits; names the metrics."""
+
+    Settings: ClassVar[type[PartSettings]]
+    metric: str = "loss"
+    """The figure, smaller is better, that names the best checkpoint."""
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, recipe: Recipe, progress: Progress | None = None) -> Task:
+        """Learn what has to be learnt from the training data before there is a model (tokenizer, labels)."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Task:
+        """The same from what a run folder holds."""
+
+    tokenizer: Tokenizer
+
+    def memory(self) -> dict[str, Any]:
+        """What a run folder must hold beside the tokenizer (labels, ...), as plain data."""
+        return {}
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """What a model must know about the data: `vocab_size`, ..."""
+
+    def head(self, body: nn.Module) -> nn.Module | None:
+        """The part of the model that only this task needs."""
+        return None
+
+    @abstractmethod
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Split:
+        """The examples of a split; `training` says whether to shuffle or to score each exactly once."""
+
+    @abstractmethod
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """The figures of an evaluation, `loss` among them."""
+
+    def signature(self) -> dict[str, Any]:
+        """What figures must share to be compared."""
+        return {}

@@ -1,0 +1,191 @@
+"""Checkpoints: whole or not there. A folder is filled under another name, its manifest last, then renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from seqlab.errors import RunError
+from seqlab.training.distributed import Ranks
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass
+class Snapshot:
+    """All that a training is made of at one step."""
+
+    model: Tensors
+    optimizer: Tensors
+    state: Tensors
+    """What each rank has of its own: states of generators, states carried by streams."""
+    facts: dict[str, Any]
+    """Step, cursor, best so far, running sums, length of the log, ..."""
+
+
+class Checkpoints:
+    """The checkpoints of a run folder."""
+
+    def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
+        self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
+
+    def save(self, snapshot: Snapshot, ranks: Ranks = Ranks()) -> None:
+        """Write a checkpoint and point `best` at the best one; then remove what is neither new nor best."""
+        step = int(snapshot.facts["step"])
+        draft = self.folder / f".draft-{step:08d}"
+        try:
+            if ranks.first:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._clear_drafts()
+                draft.mkdir()
+            ranks.wait()
+            _write(draft / _state_name(ranks.rank), save(_whole(snapshot.state)))
+            ranks.wait()
+            if ranks.first:
+                _write(draft / "model.safetensors", save(_whole(snapshot.model)))
+                _write(draft / "optimizer.safetensors", save(_whole(snapshot.optimizer)))
+                _write(draft / "state.json", _json(snapshot.facts))
+                sums = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+                _write(draft / "MANIFEST.json", _json(sums))
+                _publish(draft, self.folder / draft.name.replace(".draft-", "step-"))
+                self._point_best(snapshot.facts)
+                self._prune()
+        except OSError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            last = self.steps()[-1:]
+            left = f"the checkpoint of step {last[0]} is whole" if last else "there is none yet"
+            raise RunError(
+                f"could not save step {step} ({error.strerror or error}); {left}",
+                where=str(self.folder),
+                hint="make room, then go on with --resume",
+            ) from None
+        ranks.wait()
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, whole or not, in order."""
+        names = [path.name for path in self.folder.glob("step-*")] if self.folder.is_dir() else []
+        return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
+
+    def newest(self, rank: int = 0) -> Snapshot | None:
+        """The newest whole checkpoint; damaged ones are named and passed over."""
+        for step in reversed(self.steps()):
+            snapshot = self._read(step, rank)
+            if snapshot is not None:
+                return snapshot
+        return None
+
+    def best(self) -> Snapshot | None:
+        """The checkpoint that `best` names, or the newest whole one."""
+        try:
+            step = int((self.run / "best").read_text(encoding="utf-8").strip().removeprefix("step-"))
+        except (OSError, ValueError):
+            return self.newest()
+        snapshot = self._read(step, 0) if step in self.steps() else None
+        return snapshot or self.newest()
+
+    def after(self, step: int) -> None:
+        """Forget checkpoints later than a step: the damaged ones that a resumed run passes over."""
+        for later in [s for s in self.steps() if s > step]:
+            shutil.rmtree(self.folder / f"step-{later:08d}")
+
+    def _read(self, step: int, rank: int) -> Snapshot | None:
+        folder = self.folder / f"step-{step:08d}"
+        try:
+            manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
+            for name, expected in manifest.items():
+                if _sha256(folder / name) != expected:
+                    raise ValueError(f"{name} differs from the manifest")
+            return Snapshot(
+                load_file(folder / "model.safetensors"),
+                load_file(folder / "optimizer.safetensors"),
+                load_file(folder / _state_name(rank)) if (folder / _state_name(rank)).exists() else {},
+                json.loads((folder / "state.json").read_text(encoding="utf-8")),
+            )
+        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+            reason = f"{error.strerror}: {Path(error.filename).name}" if isinstance(error, OSError) else error
+            self.warn(f"checkpoint {folder} is damaged ({reason}); using the one before it")
+            return None
+
+    def _point_best(self, facts: dict[str, Any]) -> None:
+        best = (facts.get("best") or {}).get("step", facts["step"])
+        draft = self.run / ".draft-best"
+        _write(draft, f"step-{best:08d}\n".encode())
+        draft.replace(self.run / "best")
+
+    def _prune(self) -> None:
+        steps = self.steps()
+        best = (self.run / "best").read_text(encoding="utf-8").strip()
+        for step in steps[: -self.keep]:
+            if f"step-{step:08d}" != best:
+                shutil.rmtree(self.folder / f"step-{step:08d}")
+
+    def _clear_drafts(self) -> None:
+        for draft in self.folder.glob(".draft-*"):
+            shutil.rmtree(draft)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
+    """An optimizer's state as named tensors. Rates and the like are settings, not state."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{weight}.{name}": torch.as_tensor(value)
+        for weight, values in state.items()
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+    state: dict[int, Tensors] = {}
+    for name, value in tensors.items():
+        weight, _, key = name.partition(".")
+        state.setdefault(int(weight), {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _state_name(rank: int) -> str:
+    return f"state-{rank}.safetensors" if rank else "state.safetensors"
+
+
+def _whole(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _publish(draft: Path, final: Path) -> None:
+    """Give a finished folder its name, and make the name last."""
+    if final.exists():
+        shutil.rmtree(final)
+    draft.rename(final)
+    handle = os.open(final.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

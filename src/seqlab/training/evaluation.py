@@ -1,0 +1,34 @@
+"""One pass over a split: every example counts exactly once, whatever the batch size and the number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from seqlab.data.batches import Split
+from seqlab.data.randomness import Key
+from seqlab.objectives.objective import Objective
+from seqlab.training.distributed import Ranks
+
+
+@torch.no_grad()
+def evaluate(
+    objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = Ranks()
+) -> dict[str, float]:
+    """The sums of an objective over a split: `sum`, `count`, and its parts."""
+    was_training = objective.training
+    objective.eval()
+    order = split.order(batch_size, seed=0)
+    totals: dict[str, float] = {"sum": 0.0, "count": 0.0}
+    carried = None
+    for cursor, indices in order.once():
+        own = np.array_split(indices, ranks.world)[ranks.rank]
+        if len(own) == 0:
+            continue
+        batch = split.batch(own, Key(0, 0)).to(device)
+        loss = objective(batch, carried if order.carries and cursor.batch else None)
+        carried = loss.state if order.carries else None
+        for name, value in {"sum": loss.sum, "count": loss.count, **loss.parts}.items():
+            totals[name] = totals.get(name, 0.0) + float(value)
+    objective.train(was_training)
+    return dict(zip(totals, ranks.sum(list(totals.values()), device), strict=True))

@@ -1,0 +1,46 @@
+"""Lines of JSON that grow with a run, and can be cut back to where a checkpoint left them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from seqlab.errors import RunError
+
+
+class Log:
+    """One JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, entry: dict[str, Any]) -> None:
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise RunError(f"could not write ({error.strerror})", where=str(self.path)) from None
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def cut(self, size: int) -> None:
+        """Forget what was written after a checkpoint: a resumed run writes it again."""
+        if self.size > size:
+            os.truncate(self.path, size)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a log."""
+    if not path.exists():
+        return []
+    entries = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            break  # a line that is being written
+    return entries

@@ -1,0 +1,78 @@
+"""Learning rates over time: pure functions from the step (1 is the first) to a factor of the peak rate."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pydantic import Field
+
+from seqlab.recipe import PartSettings
+
+
+class WarmUp(PartSettings):
+    warmup: int = Field(default=0, ge=0)
+    """Steps over which the rate rises from zero in a straight line."""
+
+
+class Schedule(ABC):
+    Settings: ClassVar[type[WarmUp]]
+
+    def __init__(self, settings: WarmUp, steps: int) -> None:
+        self.settings, self.steps = settings, steps
+        self.warmup = min(settings.warmup, steps)
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup:
+            return step / self.warmup
+        return self.after(step)
+
+    @abstractmethod
+    def after(self, step: int) -> float:
+        """The factor once warm."""
+
+    def _progress(self, step: int) -> float:
+        return (step - self.warmup) / max(1, self.steps - self.warmup)
+
+
+class Constant(Schedule):
+    """1"""
+
+    class Settings(WarmUp):
+        pass
+
+    def after(self, step: int) -> float:
+        return 1.0
+
+
+class Linear(Schedule):
+    """1 − progress: down to zero in a straight line, as BERT."""
+
+    class Settings(WarmUp):
+        pass
+
+    def after(self, step: int) -> float:
+        return 1.0 - self._progress(step)
+
+
+class InverseSquareRoot(Schedule):
+    """√(warmup / step), as the first Transformer."""
+
+    class Settings(WarmUp):
+        pass
+
+    def after(self, step: int) -> float:
+        return math.sqrt(max(1, self.warmup) / step)
+
+
+class Cosine(Schedule):
+    """floor + (1 − floor) (1 + cos(π · progress)) / 2"""
+
+    class Settings(WarmUp):
+        floor: float = Field(default=0.1, ge=0, le=1)
+
+    def after(self, step: int) -> float:
+        assert isinstance(self.settings, Cosine.Settings)
+        floor = self.settings.floor
+        return floor + (1 - floor) * (1 + math.cos(math.pi * self._progress(step))) / 2
