@@ -1,0 +1,41 @@
+"""seqlab: one toolkit for every neural sequence model.
+
+The public names are imported when they are first used, so that `import seqlab` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Recipe": "seqlab.recipe",
+    "Run": "seqlab.run",
+    "SeqlabError": "seqlab.errors",
+    "compare": "seqlab.comparison",
+    "load": "seqlab.run",
+    "register": "seqlab.registry",
+    "train": "seqlab.launch",
+}
+
+if TYPE_CHECKING:
+    from seqlab.comparison import compare
+    from seqlab.errors import SeqlabError
+    from seqlab.launch import train
+    from seqlab.recipe import Recipe
+    from seqlab.registry import register
+    from seqlab.run import Run, load
+
+__all__ = ["Recipe", "Run", "SeqlabError", "compare", "load", "register", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'seqlab' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

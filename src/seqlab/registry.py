@@ -20,7 +20,7 @@ TOKENIZERS = {
     "byte": "seqlab.tokenizers.byte:ByteTokenizer",
     "word": "seqlab.tokenizers.word:WordTokenizer",
     "bpe": "seqlab.tokenizers.bpe:ByteBPETokenizer",
-    "classic-bpe": "seqlab.tokenizers.bpe:ClassicBPETokenizer",
+    "classic-bpe": "seqlab.tokenizers.classic_bpe:ClassicBPETokenizer",
 }
 
 MODELS = {

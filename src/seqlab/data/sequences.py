@@ -1,11 +1,11 @@
 """One long array of tokens as training windows, as streams that carry state, or as windows to score.
 
-A position's input is the token before it; the first token of all follows `<end>`, which closes the last document.
+A position's input is the token before it; the first token of all follows `<end>`, as if another document had closed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from seqlab.data.batches import Batch
 from seqlab.data.order import Indices, Order, Sequential, Shuffled, Streams
 from seqlab.data.randomness import Key
+
+END = 0
+"""The id of `<end>`, as in every tokenizer."""
 
 Tokens = NDArray[np.integer]  # type: ignore[type-arg]
 
@@ -71,6 +74,8 @@ class ScoredWindows:
     tokens: Tokens
     window: int
     stride: int
+    facts: dict[str, int] = field(default_factory=dict)
+    """What the text is made of: characters, bytes, unknown tokens."""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -92,6 +97,7 @@ class ScoredLanes:
     tokens: Tokens
     window: int
     lanes: int
+    facts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)
@@ -121,6 +127,7 @@ def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices) -> Ba
     """Spans of different lengths, padded on the right; positions from `fresh` on are scored."""
     places = starts[:, None] + np.arange(-1, int((ends - starts).max()))
     values = torch.from_numpy(tokens[places.clip(-1, len(tokens) - 1)].astype(np.int64))
+    values[torch.from_numpy(places < 0)] = END
     mask = places[:, 1:] < ends[:, None]
     batch = Batch(tokens=values[:, :-1], targets=values[:, 1:])
     if not mask.all():

@@ -53,15 +53,16 @@ class Sizes:
 
 
 class NGram(LanguageModel):
-    """score(w | h) = log p(w | h) where hw was seen, else log-backoff(h) + score(w | h'), h' = h without its first.
+    """score(w | h) = log p(w | h) where hw was seen, else log-backoff(h) + score(w | h less its first token)
 
-    It has no weights: `fit` counts a text and fills the tables (see `ngram_smoothing`). Before that it is uniform.
-    What it carries from token to token are the ids of the contexts of length 1 … K that end there, so reading a token
-    is a search for each length, and scoring one is another. Each table ends in an entry that no n-gram has,
-    which a search in vain may point at; those of backoffs end in two, at which NOTHING and UNSEEN point from behind.
+    It has no weights: `fit` counts a text and fills the tables (`ngram_smoothing`); before, it is uniform.
+    What it carries from token to token are the ids of the contexts of length 1 … K that end there: reading a
+    token is a search for each length, and scoring one is another. Each table ends in an entry that is no
+    n-gram's, where a search in vain may end; those of backoffs end in two, which NOTHING and UNSEEN index.
     """
 
     Settings = NGramSettings
+    seen: Tensor
 
     def __init__(self, settings: NGramSettings, vocab_size: int) -> None:
         super().__init__()
@@ -96,12 +97,12 @@ class NGram(LanguageModel):
 
     def set_tables(self, keys: Sequence[Integers], tables: Tables, seen: NDArray[np.bool_]) -> None:
         """Use tables made elsewhere: sorted keys of the orders from 2 on, and which words the text had."""
-        place = self.seen.device if hasattr(self, "seen") else None
+        place = next((buffer.device for buffer in self.buffers()), None)
 
         def keep(name: str, values: NDArray[Any], *more: float) -> None:
             kind = torch.float32 if values.dtype.kind == "f" else torch.int64
-            full = torch.as_tensor(np.append(values, np.array(more, dtype=values.dtype)), dtype=kind, device=place)
-            self.register_buffer(name, full)
+            full = np.append(values, np.array(more, dtype=values.dtype))
+            self.register_buffer(name, torch.as_tensor(full, dtype=kind, device=place))
 
         self.register_buffer("seen", torch.as_tensor(seen, device=place))
         for order in range(1, self.order + 1):
@@ -124,7 +125,8 @@ class NGram(LanguageModel):
         state = (self.start(rows=len(tokens)) if state is None else state).consume()
         before = state.rows["contexts"]
         columns = [tokens.long()]
-        for order in range(2, self.order):  # the n-gram that ends here = the shorter one that ended before, and a token
+        for order in range(2, self.order):
+            # The n-gram that ends here is the shorter one that ended one position before, and this token.
             prefix = torch.cat([before[:, order - 2, None], columns[-1]], dim=1)[:, :-1]
             place, found = self._find(order, prefix, tokens)
             column = torch.where(found, place, prefix.clamp(max=UNSEEN))
@@ -137,65 +139,68 @@ class NGram(LanguageModel):
         return Output(states, state)
 
     def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        score: Tensor = self._table("log_probability", 1)[targets]
+        score: Tensor = self.table("log_probability", 1)[targets]
         for order in range(2, self.order + 1):
             context = states[..., order - 2]
             place, found = self._find(order, context, targets)
             lower = self._lower(order, context, score)
-            score = torch.where(found, self._table("log_probability", order)[place], lower)
+            score = torch.where(found, self.table("log_probability", order)[place], lower)
         return -score
 
     def logits(self, states: Tensor) -> Tensor:
-        """log p of every token: those of the shortest context, then each longer one's children written over them."""
+        """log p of every token: the shortest context's, then each longer one's children written over them."""
         contexts = states.reshape(-1, states.shape[-1])
-        scores = self._table("log_probability", 1)[:-1].expand(len(contexts), -1).clone()
+        scores = self.table("log_probability", 1)[:-1].expand(len(contexts), -1).clone()
         for order in range(2, self.order + 1):
             context = contexts[:, order - 2]
             scores = self._lower(order, context[:, None], scores)
             row, child = self._children(order, context)
-            word = self._table("keys", order)[child] % self.vocab_size
-            scores[row, word] = self._table("log_probability", order)[child]
+            word = self.table("keys", order)[child] % self.vocab_size
+            scores[row, word] = self.table("log_probability", order)[child]
         return scores.reshape(*states.shape[:-1], self.vocab_size)
 
     def _lower(self, order: int, context: Tensor, score: Tensor) -> Tensor:
         """The score of an n-gram that was not seen, from the score that the shorter context gave."""
-        if self.settings.smoothing == "add-k":  # which leaves the rest to all words alike, not to the lower order
+        if self.settings.smoothing == "add-k":
+            # It leaves what is over to all words alike, not to the lower order.
             score = torch.where(context == NOTHING, score, -math.log(self.vocab_size))
-        return score + self._table("log_backoff", order - 1)[context]
+        return score + self.table("log_backoff", order - 1)[context]
 
     def _find(self, order: int, prefix: Tensor, word: Tensor) -> tuple[Tensor, Tensor]:
         """Where the n-gram of a context's id and a word is in its table, and whether it is there."""
-        keys = self._table("keys", order)
+        keys = self.table("keys", order)
         key = prefix * self.vocab_size + word  # negative, and so not there, for UNSEEN and NOTHING
-        place = torch.searchsorted(keys, key)
+        place = torch.searchsorted(keys, key.contiguous())
         return place, keys[place] == key
 
     def _children(self, order: int, context: Tensor) -> tuple[Tensor, Tensor]:
         """All n-grams that continue the contexts (B,): the row and the n-gram's id of each."""
-        keys = self._table("keys", order)
-        key = context.clamp(min=-1) * self.vocab_size
+        keys = self.table("keys", order)
+        key = context * self.vocab_size
         first, stop = torch.searchsorted(keys, torch.stack([key, key + self.vocab_size]))
         many = stop - first
         row = torch.repeat_interleave(many)
         within = torch.arange(len(row), device=row.device) - (many.cumsum(0) - many)[row]
         return row, first[row] + within
 
-    def _table(self, kind: str, order: int) -> Tensor:
+    def table(self, kind: str, order: int) -> Tensor:
+        """`keys`, `log_probability` or `log_backoff` of an order, with what is no n-gram's at the end."""
         table: Tensor = getattr(self, f"{kind}_{order}")
         return table
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in list(self.named_buffers(recurse=False)):
             saved = state_dict.get(prefix + name)
-            if saved is not None and not name.endswith("_1") and name != "seen":  # those have the vocabulary's size
+            any_size = name != "seen" and not name.endswith("_1")  # those are as large as the vocabulary
+            if saved is not None and any_size:
                 self.register_buffer(name, torch.empty(saved.shape, dtype=buffer.dtype, device=buffer.device))
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     # ------------------------------------------------------------------ its size
 
     def sizes(self, tokens: NDArray[np.integer[Any]] | None = None) -> Sizes:
         """How large and how sparse it is, and how much of another text it has not seen."""
-        ngrams = [int(self.seen.sum()), *(len(self._table("keys", k)) - 1 for k in range(2, self.order + 1))]
+        ngrams = [int(self.seen.sum()), *(len(self.table("keys", k)) - 1 for k in range(2, self.order + 1))]
         shares = [count / self.vocab_size**order for order, count in enumerate(ngrams, start=1)]
         total = sum(buffer.nbytes for buffer in self.buffers())
         return Sizes(ngrams, shares, total, None if tokens is None else self._unseen(self._checked(tokens)))
@@ -213,9 +218,13 @@ class NGram(LanguageModel):
 
     def _checked(self, tokens: NDArray[np.integer[Any]]) -> Integers:
         if tokens.ndim != 1 or len(tokens) == 0:
-            raise DataError(f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text")
+            raise DataError(
+                f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text"
+            )
         outside = np.flatnonzero((tokens < 0) | (tokens >= self.vocab_size))
         if len(outside):
             where, token = outside[0], tokens[outside[0]]
-            raise DataError(f"token {where} is {token}, outside a vocabulary of {self.vocab_size}", hint="encode it anew")
+            raise DataError(
+                f"token {where} is {token}, outside a vocabulary of {self.vocab_size}", hint="encode it anew"
+            )
         return tokens.astype(np.int64)

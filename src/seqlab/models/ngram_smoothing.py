@@ -1,16 +1,18 @@
-"""From a text to the tables of an n-gram model: counting, and the ways to share probability with what was not seen.
+"""From a text to the tables of an n-gram model: counting, and ways to give to what was not seen.
 
 A k-gram's id is its place among the sorted keys
 
     key(w₁ … w_k) = id(w₁ … w_{k−1}) · V + w_k,        id(w) = w,        id() = 0
 
-so that the k-grams which continue one (k−1)-gram, its children, stand side by side. `<end>` (id 0) closes every
-document and is also what its first token follows: it stands first in an n-gram (ARPA's `<s>`) or last (`</s>`),
-never inside. In the formulas h is a context, h' the same without its first token, c a count, V the vocabulary.
+so that the k-grams which continue one (k−1)-gram, its children, stand side by side. `<end>` (id 0) closes
+every document and is also what its first token follows: it stands first in an n-gram (ARPA's `<s>`) or last
+(`</s>`), never inside. In the formulas h is a context, h' the same without its first token, c a count and V
+the size of the vocabulary.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,10 +39,9 @@ class Counts:
     begins: NDArray[np.bool_]
     """Whether it begins a document, that is, with `<end>`."""
 
-    def per_context(self, values: NDArray[np.generic], contexts: int) -> Floats:
+    def per_context(self, values: Integers | Floats, contexts: int) -> Floats:
         """Values of k-grams summed over the children of each of `contexts` contexts."""
-        sums: Floats = np.bincount(self.prefix, weights=values, minlength=contexts)
-        return sums
+        return np.bincount(self.prefix, values, contexts).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ def count_ngrams(tokens: Integers, order: int, vocab_size: int) -> list[Counts]:
     for _ in range(2, order + 1):
         ends = np.flatnonzero(context[:-1] >= 0) + 1
         keys, first, inverse, count = np.unique(
-            context[ends - 1] * vocab_size + text[ends], return_index=True, return_inverse=True, return_counts=True
+            context[ends - 1] * vocab_size + text[ends],
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
         )
         prefix, word = np.divmod(keys, vocab_size)
         begins = levels[-1].begins[prefix] if len(levels) > 1 else prefix == END
@@ -82,14 +86,16 @@ def count_ngrams(tokens: Integers, order: int, vocab_size: int) -> list[Counts]:
 
 
 def relative_frequencies(levels: list[Counts]) -> Tables:
-    """p(w | h) = c(hw) / c(h): nothing for what was not seen, and an unseen context has no distribution at all."""
-    return Tables(_frequencies(levels), [np.full(len(level.count), -np.inf) for level in levels[:-1]], -np.inf)
+    """p(w | h) = c(hw) / c(h): 0 for what was not seen; after an unseen context undefined, here 0 too."""
+    return Tables(
+        _frequencies(levels), [np.full(len(level.count), -np.inf) for level in levels[:-1]], -np.inf
+    )
 
 
 def add_k(levels: list[Counts], k: float) -> Tables:
     """p(w | h) = (c(hw) + k) / (c(h) + kV)
 
-    which gives an unseen word the share kV / (c(h) + kV) of the uniform distribution: here that is the backoff.
+    which gives every word the share kV / (c(h) + kV) of the uniform distribution: that is the backoff here.
     """
     added = k * len(levels[0].count)
     log_probability, log_backoff, contexts = [], [], 1
@@ -114,11 +120,11 @@ def stupid_backoff(levels: list[Counts], backoff: float) -> Tables:
 
 
 def kneser_ney(levels: list[Counts], discounts: Callable[[Integers], Floats]) -> Tables:
-    """p(w | h) = (a(hw) − D(a(hw))) / a(h) + γ(h) p(w | h'),   γ(h) = Σ_w D(a(hw)) / a(h),   p(w | nothing) = 1/V
+    """p(w | h) = (a(hw) − D(a(hw))) / a(h) + γ(h) p(w | h'),   γ(h) = Σ_w D(a(hw)) / a(h),   a(h) = Σ_w a(hw)
 
-    a is the count in the highest order and for n-grams that begin a document, and elsewhere the number of different
-    tokens that came before: a word is likely in new company if it has kept much company. a(h) = Σ_w a(hw).
-    Interpolated Kneser-Ney as in Chen & Goodman 1999, https://doi.org/10.1006/csla.1999.0128
+    down to the uniform 1/V. a is the count in the highest order and for n-grams that begin a document, and
+    elsewhere the number of different tokens that came before: a word that has kept much company is likely in
+    new company. Interpolated Kneser-Ney as in Chen & Goodman 1999, https://doi.org/10.1006/csla.1999.0128
     """
     log_probability, log_backoff = [], []
     lower = np.array([1 / len(levels[0].count)])
@@ -126,7 +132,8 @@ def kneser_ney(levels: list[Counts], discounts: Callable[[Integers], Floats]) ->
         discount = discounts(count)[np.minimum(count, 3)]
         total = level.per_context(count, len(lower))
         taken = level.per_context(discount, len(lower))
-        gamma = np.divide(taken, total, out=np.ones_like(total), where=total > 0)  # a context without children
+        gamma = np.ones_like(total)  # what no token followed backs off for nothing
+        np.divide(taken, total, out=gamma, where=total > 0)
         lower = (count - discount) / total[level.prefix] + gamma[level.prefix] * lower[level.suffix]
         log_probability.append(np.log(lower))
         log_backoff.append(np.log(gamma))
@@ -147,8 +154,8 @@ def one_discount(counts: Integers) -> Floats:
 def three_discounts(counts: Integers) -> Floats:
     """D_c = c − (c + 1) Y n_{c+1} / n_c for counts c = 1, 2, 3 or more, with Y = n₁ / (n₁ + 2n₂).
 
-    Where tiny data lacks one of n₁ … n₄ or takes a discount outside 0 < D_c ≤ c, all three are ½, 1, 1½:
-    what kenlm's lmplz falls back to as well.
+    Where tiny data lacks one of n₁ … n₄ or gives a D_c that is not positive, the three are ½, 1, 1½: what
+    kenlm's lmplz can fall back to as well.
     """
     n = np.bincount(np.minimum(counts, 5), minlength=6).astype(np.float64)
     discount = np.array([0, 0.5, 1, 1.5])
@@ -163,7 +170,7 @@ def three_discounts(counts: Integers) -> Floats:
 def _company(levels: list[Counts]) -> list[Integers]:
     """a(·) of `kneser_ney` for each order."""
     adjusted = []
-    for level, longer in zip(levels, levels[1:], strict=False):
+    for level, longer in itertools.pairwise(levels):
         before = np.bincount(longer.suffix, minlength=len(level.count))
         adjusted.append(np.where(level.begins, level.count, before))
     return [*adjusted, levels[-1].count]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from pydantic import Field
+from torch import nn
 
 from seqlab.data.batches import Split
 from seqlab.data.readers import fingerprint, read
@@ -63,10 +64,11 @@ class LanguageModelling(Task):
         tokens, window = column.flat, self.settings.window
         if training:
             return Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window)
+        facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
-            return ScoredWindows(tokens, window, self.stride)
+            return ScoredWindows(tokens, window, self.stride, facts)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, window, lanes)
+        return ScoredLanes(tokens, window, lanes, facts)
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
         """The tokens of a split, from the store."""
@@ -80,20 +82,37 @@ class LanguageModelling(Task):
         )
         return store["text"]
 
-    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        loss = totals["sum"] / totals["count"]
-        return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf, "tokens": totals["count"]}
-
-    def text_metrics(self, loss: float, column: Column, lines: bool) -> dict[str, float]:
-        """Loss in units that do not depend on the tokenizer."""
-        bits = loss * len(column.flat) / math.log(2)
+    def _facts(self, column: Column, lines: bool) -> dict[str, int]:
         ends = len(column) if lines else 0  # a line's `<end>` stands for its newline
         unknown = self.tokenizer.unknown_id
         return {
-            "bits_per_character": bits / max(1, column.characters + ends),
-            "bits_per_byte": bits / max(1, column.bytes + ends),
+            "characters": column.characters + ends,
+            "bytes": column.bytes + ends,
             "unknown": 0 if unknown is None else int((column.flat == unknown).sum()),
         }
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """Nats per token, and the same in units that do not depend on the tokenizer."""
+        assert isinstance(split, ScoredWindows | ScoredLanes)
+        loss, bits = totals["sum"] / totals["count"], totals["sum"] / math.log(2)
+        return {
+            "loss": loss,
+            "perplexity": math.exp(loss) if loss < 700 else math.inf,
+            "bits_per_character": bits / split.facts["characters"],
+            "bits_per_byte": bits / split.facts["bytes"],
+            "tokens": int(totals["count"]),
+            "unknown": split.facts["unknown"],
+        }
+
+    def check(self, body: nn.Module) -> None:
+        """Windows must fit into what the model can look at."""
+        context, window = getattr(body, "context", None), self.settings.window
+        if context is not None and window > context:
+            raise RecipeError(f"'task.window' {window} is longer than 'model.context' {context}", hint="make them equal")
+        if context is not None and self.settings.reading == "streams":
+            raise RecipeError(
+                "a model with a limited context cannot read endless streams", hint="set task.reading=windows"
+            )
 
     def signature(self) -> dict[str, Any]:
         own = self.settings

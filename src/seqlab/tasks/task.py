@@ -51,6 +51,9 @@ class Task(ABC):
         """The part of the model that only this task needs."""
         return None
 
+    def check(self, body: nn.Module) -> None:
+        """Refuse a model that cannot read what this task gives it (RecipeError)."""
+
     @abstractmethod
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Split:
         """The examples of a split; `training` says whether to shuffle or to score each exactly once."""

@@ -1,4 +1,4 @@
-"""What every tokenizer can do. Id 0 is always `<end>`: it closes a document and is what the first token follows."""
+"""What every tokenizer can do. Id 0 is always `<end>`: it closes a document and precedes the first token."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import codecs
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from seqlab import registry
-from seqlab.errors import DataError, RunError
+from seqlab.errors import DataError, RunError, nearest
 from seqlab.recipe import PartSettings
 
 END = "<end>"
@@ -70,7 +70,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special tokens are left out."""
+        """The text of ids. `<end>` is left out; an unknown word is `<unk>`, an unknown character U+FFFD."""
 
     @abstractmethod
     def token(self, index: int) -> str:
@@ -102,27 +102,76 @@ class Tokenizer(ABC):
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer that `save` wrote into a folder."""
+    """The tokenizer that `save` wrote into a folder, or into the `tokenizer` folder of a run."""
     path = folder / "tokenizer.json"
+    if not path.exists():
+        path = folder / "tokenizer" / "tokenizer.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         kind = data.pop("kind")
-    except FileNotFoundError:
-        raise RunError("no tokenizer.json here", where=str(folder), hint="give a folder that seqlab wrote") from None
-    except (ValueError, KeyError, AttributeError):
-        raise RunError("not a tokenizer that seqlab wrote", where=str(path)) from None
-    tokenizer: Tokenizer = registry.find("tokenizer", kind, str(path)).from_dict(data)
+        if kind not in registry.names("tokenizer"):
+            hint = nearest(str(kind), registry.names("tokenizer"))
+            raise RunError(f"unknown kind of tokenizer '{kind}'", where=str(path), hint=hint)
+        tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(data)
+    except OSError:
+        hint = "give a folder that `seqlab tokenizer train` or `seqlab train` wrote"
+        raise RunError("no tokenizer here", where=str(folder), hint=hint) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        hint = "train it again, or take it from a copy"
+        raise RunError("not a tokenizer that seqlab wrote, or damaged", where=str(path), hint=hint) from None
     return tokenizer
+
+
+def distinct_strings(data: dict[str, Any], key: str) -> list[str]:
+    """The list of different strings under a key of a saved tokenizer; a ValueError where there is none."""
+    values = data[key]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"'{key}' is not a list of strings")
+    if len(set(values)) < len(values):
+        raise ValueError(f"'{key}' has the same string twice")
+    return values
+
+
+def only_keys(data: dict[str, Any], *keys: str) -> None:
+    """A saved tokenizer has these keys and no others."""
+    if set(data) != set(keys):
+        raise ValueError(f"the keys are {sorted(data)}, not {sorted(keys)}")
+
+
+def most_frequent(counts: Mapping[str, int], room: int | None) -> list[str]:
+    """The most frequent strings, at most `room` of them, ties by code points."""
+    return sorted(counts, key=lambda string: (-counts[string], string))[:room]
 
 
 def refuse_surrogates(text: str) -> None:
     """Half of a UTF-16 pair is not a character: no file in UTF-8 can hold it, so no token stands for it."""
-    for index, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            raise DataError(
-                f"unpaired surrogate U+{ord(character):04X} at character {index}",
-                hint="decode the text as UTF-16 first, or remove it",
-            )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise surrogate_error(error) from None
+
+
+def surrogate_error(error: UnicodeEncodeError) -> DataError:
+    """The same in words, for a tokenizer that has to encode the text anyway."""
+    code = ord(error.object[error.start])
+    return DataError(
+        f"unpaired surrogate U+{code:04X} at character {error.start}",
+        hint="this is no valid Unicode text: read it in its right encoding, or remove the character",
+    )
+
+
+def readable(text: str) -> str:
+    """Blanks and what cannot be printed made visible: ' a\\n' → '␣a\\\\n'."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(shown).replace(" ", "␣")
+
+
+def readable_bytes(piece: bytes) -> str:
+    """Likewise for bytes; those that are no whole character are written \\xNN."""
+    try:
+        return readable(piece.decode("utf-8"))
+    except UnicodeDecodeError:
+        return readable(piece.decode("utf-8", errors="backslashreplace"))
 
 
 class ByteStream(TextStream):
@@ -137,3 +186,8 @@ class ByteStream(TextStream):
 
     def finish(self) -> str:
         return self.decoder.decode(b"", final=True)
+
+
+def decode_bytes(pieces: Sequence[bytes], ids: Iterable[int]) -> str:
+    """All of it at once: the same text as a `ByteStream` gives."""
+    return b"".join([pieces[token] for token in ids]).decode("utf-8", errors="replace")

@@ -65,3 +65,8 @@ class Ranks:
     def leave(self) -> None:
         if self.world > 1 and dist.is_initialized():
             dist.destroy_process_group()
+
+
+def is_first() -> bool:
+    """Whether this process is the one that speaks."""
+    return os.environ.get("RANK", "0") == "0"

@@ -23,12 +23,11 @@ def evaluate(
     carried = None
     for cursor, indices in order.once():
         own = np.array_split(indices, ranks.world)[ranks.rank]
-        if len(own) == 0:
-            continue
-        batch = split.batch(own, Key(0, 0)).to(device)
+        weight = 1.0 if len(own) else 0.0  # a rank with no rows of its own reads one that does not count
+        batch = split.batch(own if len(own) else indices[:1], Key(0, 0)).to(device)
         loss = objective(batch, carried if order.carries and cursor.batch else None)
         carried = loss.state if order.carries else None
         for name, value in {"sum": loss.sum, "count": loss.count, **loss.parts}.items():
-            totals[name] = totals.get(name, 0.0) + float(value)
+            totals[name] = totals.get(name, 0.0) + weight * float(value)
     objective.train(was_training)
     return dict(zip(totals, ranks.sum(list(totals.values()), device), strict=True))

@@ -1,0 +1,62 @@
+"""From names to things: the one place where a recipe becomes a task, a model and an objective."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+
+from seqlab import registry
+from seqlab.errors import RecipeError, RunError
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import Recipe
+from seqlab.tasks.task import Task
+
+
+def build(recipe: Recipe, task: Task) -> Objective:
+    """The objective with its model, weights as the seed has them, on the CPU."""
+    torch.manual_seed(recipe.training.seed)
+    model = registry.find("model", recipe.model.kind)
+    needed = set(inspect.signature(model).parameters) - {"settings"}
+    if needed != set(task.sizes):
+        raise RecipeError(
+            f"model '{recipe.model.kind}' needs {', '.join(sorted(needed))}, but task '{recipe.task.kind}' gives "
+            f"{', '.join(sorted(task.sizes))}",
+            hint="choose another model.kind",
+        )
+    body = model(recipe.model, **task.sizes)
+    task.check(body)
+    objective: Objective = registry.find("objective", recipe.objective.kind)(recipe.objective, body, task.head(body))
+    return objective
+
+
+def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: str) -> None:
+    """Fill an objective with a checkpoint's weights, or say what does not fit."""
+    own = objective.state_dict()
+    for name, weight in weights.items():
+        # tables that a model fills itself (n-grams) may have any length
+        if name in own and own[name].shape != weight.shape and name in dict(objective.named_parameters()):
+            raise RunError(
+                f"'{name}' is {tuple(weight.shape)} in the checkpoint but {tuple(own[name].shape)} here",
+                where=where,
+                hint="the tokenizer's vocabulary or model.yaml does not belong to this checkpoint",
+            )
+    try:
+        objective.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = str(error).split("\n")[1].strip() if "\n" in str(error) else str(error)
+        raise RunError(f"the checkpoint does not fit the model ({reason})", where=where) from None
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first of CUDA, MPS and CPU that is there."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            name = "cuda"
+        else:
+            name = "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(name)
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there[device.type]:
+        raise RecipeError(f"there is no '{name}' device on this machine", where="training.device", hint="use auto or cpu")
+    return device

@@ -1,0 +1,64 @@
+"""`seqlab generate`"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
+@click.argument("run")
+@click.option("--prompt", default="", help="What the text begins with.")
+@click.option("--tokens", type=click.IntRange(1), help="The most new tokens.")
+@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; above 1 is wilder.")
+@click.option("--top-k", type=click.IntRange(1), help="Only the K most likely tokens.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the most likely tokens that sum to P.")
+@click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with B hypotheses instead.")
+@click.option("--samples", default=1, type=click.IntRange(1), help="How many texts.")
+@click.option("--seed", default=0, type=click.IntRange(0), help="Same seed, same text.")
+@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def generate(
+    run: str,
+    prompt: str,
+    tokens: int | None,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    beam: int | None,
+    samples: int,
+    seed: int,
+    code: str | None,
+    as_json: bool,
+) -> None:
+    """Continue a prompt with RUN. A single text is printed as it is made."""
+    from seqlab.run import load
+
+    if beam is not None and any(option is not None for option in (temperature, top_k, top_p)):
+        raise click.UsageError("--beam searches and does not sample: leave out --temperature, --top-k and --top-p")
+    loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
+    if beam is not None:
+        from seqlab.decoding.beam import Beam
+
+        found = loaded.beam(prompt, Beam(beam), tokens)[:samples]
+        _show([prompt + text for text, _ in found], [score for _, score in found], as_json)
+        return
+    choose = loaded.choose(seed, temperature, top_k, top_p)
+    if as_json or samples > 1:
+        texts = loaded.generate(prompt, tokens=tokens, choose=choose, samples=samples)
+        _show([prompt + text for text in texts], None, as_json)
+        return
+    click.echo(prompt, nl=False)
+    for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens):
+        click.echo(piece, nl=False)
+    click.echo()
+
+
+def _show(texts: list[str], scores: list[float] | None, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"texts": texts, **({} if scores is None else {"log_probabilities": scores})}))
+        return
+    for number, text in enumerate(texts, 1):
+        score = "" if scores is None else f" (log-probability {scores[number - 1]:.3f})"
+        click.echo(f"--- {number}{score}\n{text}")

@@ -1,0 +1,76 @@
+"""`seqlab train`"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command(
+    epilog="Example: seqlab train lm/gpt data.train=my.txt model.width=128 training.budget=3m --out runs/mine"
+)
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--out", metavar="RUN", help="The run folder; runs/NAME by default.")
+@click.option("--resume", is_flag=True, help="Go on with the run in the folder, or start if there is none.")
+@click.option("--check", is_flag=True, help="Look before you leap: first loss, one batch by heart, time ahead.")
+@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def train(
+    recipe: str,
+    overrides: tuple[str, ...],
+    out: str | None,
+    resume: bool,
+    check: bool,
+    code: str | None,
+    as_json: bool,
+) -> None:
+    """Train RECIPE, a shipped name (see `seqlab recipes`) or a YAML file, into a run folder.
+
+    Any key of the recipe can be set: data.train=FILE, tokenizer.kind=character, model.width=256,
+    training.steps=1000 or training.budget=45s, training.seed=1, ...
+    """
+    from seqlab.recipe import Recipe
+
+    loaded = _with_code(code, lambda: Recipe.load(recipe, overrides))
+    if check:
+        _check(loaded, as_json)
+        return
+    from seqlab.cli.progress import Bar
+    from seqlab.launch import train as launch
+
+    with Bar(loaded.name or "train", quiet=as_json) as bar:
+        run = launch(loaded, out=out, resume=resume, code=code, watcher=bar)
+    from seqlab.training.distributed import is_first
+
+    if not is_first():
+        return
+    last = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
+    if as_json:
+        click.echo(json.dumps({"run": str(run.folder), "best_step": run.step, "last": last}))
+        return
+    click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
+    click.echo(f"try: seqlab generate {run.folder} --prompt 'The '    or: seqlab evaluate {run.folder}")
+
+
+def _with_code(code: str | None, then: Any) -> Any:
+    if code is not None:
+        from seqlab.run import use_code
+
+        use_code(code)
+    return then()
+
+
+def _check(recipe: Any, as_json: bool) -> None:
+    from seqlab.cli.tables import table
+    from seqlab.launch import check
+
+    findings = check(recipe)
+    if as_json:
+        click.echo(json.dumps([finding.__dict__ for finding in findings]))
+    else:
+        rows = [["ok" if one.ok else "LOOK", one.name, one.value, one.note] for one in findings]
+        table(["", "check", "found", "what it means"], rows)
+    raise click.exceptions.Exit(0 if all(one.ok for one in findings) else 1)

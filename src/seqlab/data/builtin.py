@@ -1,0 +1,149 @@
+"""Texts that are wherever Python is: its own documentation and the sources of its standard library.
+
+Each has a fixed split by document: about 5 % of the documents, chosen by a hash of their names, are for
+validation. A document with more than 1 % of all characters is always for training, so that no single one
+dominates the validation part.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import sysconfig
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from seqlab.errors import DataError
+
+VALID_SHARE = 0.05
+LONGEST_VALID = 0.01
+VERSION = 1
+"""Part of every content hash: to be raised when the same Python would give other documents."""
+
+LEFT_OUT = {
+    "__pycache__",
+    "dist-packages",
+    "encodings",  # generated tables of code points
+    "idle_test",
+    "pydoc_data",  # the topics, as one string literal
+    "site-packages",
+    "test",
+    "tests",
+}
+
+
+@dataclass(frozen=True)
+class Document:
+    name: str
+    text: str
+
+
+def python_docs() -> Iterator[Document]:
+    """The language reference that `help()` shows, then the docstrings of each module of the library."""
+    for topic, text in sorted(_topics().items()):
+        yield Document(f"topics/{topic}", text)
+    for path in _sources():
+        if strings := _docstrings(_read(path)):
+            yield Document(_name(path), "\n\n".join(strings) + "\n")
+
+
+def python_code() -> Iterator[Document]:
+    """The sources of the standard library, one document a file."""
+    for path in _sources():
+        if text := _read(path):
+            yield Document(_name(path), text)
+
+
+TEXTS: dict[str, Callable[[], Iterator[Document]]] = {
+    "python-docs": python_docs,
+    "python-code": python_code,
+}
+
+
+def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]:
+    """The documents of one part of a built-in set, in an order that is always the same."""
+    longest = LONGEST_VALID * sum(len(document.text) for document in _all(name))
+    return (document for document in _all(name) if _held_out(document, longest) == (split == "valid"))
+
+
+def content_hash(name: str) -> str:
+    """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
+    digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())
+    for path in _sources():
+        digest.update(f"\n{_name(path)}\n".encode() + path.read_bytes())
+    if name == "python-docs":
+        digest.update(repr(sorted(_topics().items())).encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=2)  # parsing the library takes seconds; its text is about 10 MB
+def _all(name: str) -> tuple[Document, ...]:
+    found = tuple(TEXTS[name]())
+    if not found:
+        hint = "give files of your own, or install a full Python"
+        raise DataError(f"'{name}' is empty: this Python comes without the sources of its library", hint=hint)
+    return found
+
+
+def _held_out(document: Document, longest: float) -> bool:
+    digest = hashlib.blake2b(document.name.encode(), digest_size=8).digest()
+    chosen = int.from_bytes(digest, "little") < VALID_SHARE * 2**64
+    return chosen and len(document.text) <= longest
+
+
+def _topics() -> dict[str, str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some systems package it apart
+        return {}
+    return dict(topics)
+
+
+def _root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _sources() -> list[Path]:
+    root = _root()
+    return sorted(path for path in root.rglob("*.py") if _belongs(path.relative_to(root)))
+
+
+def _belongs(path: Path) -> bool:
+    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith(
+        "config-"
+    )  # of this machine
+    return not generated and LEFT_OUT.isdisjoint(path.parts)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(_root()).as_posix()
+
+
+def _read(path: Path) -> str:
+    """The text of a source, or nothing where it is not in UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _docstrings(source: str) -> list[str]:
+    """All docstrings of a module: its own, then those of its classes and functions from top to bottom."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # templates, and samples of other versions
+            return []
+    owners = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    owners.sort(key=lambda node: getattr(node, "lineno", 0))
+    return [text for node in owners if (text := ast.get_docstring(node))]

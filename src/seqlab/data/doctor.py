@@ -1,0 +1,114 @@
+"""Looks at files before a model does: what would stop training, spoil it, or make its numbers wrong.
+
+Faults: bytes that are no UTF-8, NUL bytes, control characters, mixed ends of lines, lines longer than a
+limit, rows that do not parse, lines of the validation data that are in the training data too. Notes, which
+may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters, short lines in
+both training and validation.
+
+Files are streamed. What stays in memory is a hash of 8 bytes for each line, and the first findings of each
+kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seqlab.data.checks import FileCheck, Finding, Findings, Hashes, located
+from seqlab.data.files import find_files
+
+__all__ = ["Finding", "examine"]
+
+CHUNK = 1 << 16
+MOST = 0.5
+"""Where more of the validation lines than this share are in the training data, it is not by chance."""
+
+
+def examine(
+    files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 5
+) -> list[Finding]:
+    """All that is found in files, folders or patterns: the first `keep` of a kind, then how many more."""
+    findings = Findings(keep)
+    train, held = _hashes(files, max_line, findings), _hashes(valid, max_line, findings)
+    _duplicates(train, findings)
+    _duplicates(held, findings)
+    _overlap(train, held, findings)
+    return findings.all()
+
+
+def _hashes(names: Sequence[str], max_line: int, findings: Findings) -> dict[Path, Hashes]:
+    paths = dict.fromkeys(path for name in names for path in find_files(name))
+    return {path: FileCheck(path, max_line, findings).run() for path in paths}
+
+
+def _sorted(hashes: dict[Path, Hashes]) -> Hashes:
+    """The hashes of all lines that are not blank."""
+    whole: Hashes = np.concatenate([np.empty(0, "int64"), *hashes.values()])
+    whole = whole[whole != 0]
+    whole.sort()
+    return whole
+
+
+def _duplicates(hashes: dict[Path, Hashes], findings: Findings) -> None:
+    """Lines that occur before, here or in an earlier file."""
+    whole = _sorted(hashes)
+    again = whole[1:][whole[1:] == whole[:-1]]
+    room = min(len(again), findings.room("duplicate line"))
+    findings.rest["duplicate line"] += len(again) - room
+    again = np.unique(again)
+    first = np.full(len(again), -1)  # the running number of the line where each of them occurred first
+    base = 0
+    for path, of_file in hashes.items():
+        found: dict[int, int] = {}
+        for index in _indices(of_file, again):
+            if len(found) == room:
+                break
+            which = np.searchsorted(again, of_file[index])
+            if first[which] >= 0:
+                found[index + 1] = int(first[which])
+            else:
+                first[which] = base + index
+        for (number, before), (byte, text) in zip(found.items(), located(path, list(found)), strict=True):
+            what = f"as {_place(hashes, before)}: {_shown(text)}"
+            findings.add("duplicate line", str(path), number, byte, what)
+        room -= len(found)
+        base += len(of_file)
+
+
+def _place(hashes: dict[Path, Hashes], running: int) -> str:
+    """The file and line of a running number over all files."""
+    for path, of_file in hashes.items():
+        if running < len(of_file):
+            return f"{path}, line {running + 1}"
+        running -= len(of_file)
+    raise IndexError(running)
+
+
+def _overlap(train: dict[Path, Hashes], held: dict[Path, Hashes], findings: Findings) -> None:
+    """Lines of the validation data that are in the training data."""
+    known = np.unique(_sorted(train))
+    lines = _sorted(held)
+    much = len(lines) > 0 and np.isin(lines, known).mean() > MOST
+    for path, of_file in held.items():
+        inside = np.isin(of_file, known) & (of_file != 0)
+        long = inside & ((of_file & 1 == 1) | much)
+        for kind, chosen in (("overlap", long), ("short overlap", inside & ~long)):
+            numbers = [int(index) + 1 for index in np.flatnonzero(chosen)[: findings.room(kind)]]
+            for number, (byte, text) in zip(numbers, located(path, numbers), strict=True):
+                findings.add(kind, str(path), number, byte, f"also in the training data: {_shown(text)}")
+            findings.rest[kind] += int(chosen.sum()) - len(numbers)
+
+
+def _indices(hashes: Hashes, chosen: Hashes) -> Iterator[int]:
+    """Where hashes are among the chosen ones, a chunk at a time."""
+    for start in range(0, len(hashes), CHUNK):
+        yield from (
+            start + int(index) for index in np.flatnonzero(np.isin(hashes[start : start + CHUNK], chosen))
+        )
+
+
+def _shown(text: bytes) -> str:
+    line = text.decode("utf-8", "replace").strip()
+    return repr(line if len(line) <= 40 else line[:37] + "...")

@@ -1,0 +1,125 @@
+"""Rows of JSON lines and of tables. A row that cannot be parsed comes with its fault, and reading goes on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from seqlab.data.files import LONGEST_LINE
+
+Lines = Iterable[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row by its columns, or what is wrong with it at `line`, `column` (both from 1)."""
+
+    line: int
+    cells: Mapping[str, object] = field(default_factory=dict)
+    fault: str | None = None
+    column: int = 1
+
+
+def parse_rows(format: str, lines: Lines) -> Iterator[Row]:
+    """The rows of a `jsonl`, `csv` or `tsv` file."""
+    return json_rows(lines) if format == "jsonl" else table_rows(lines, tabs=format == "tsv")
+
+
+def json_rows(lines: Lines) -> Iterator[Row]:
+    """One JSON object a line; blank lines are skipped."""
+    for number, text in lines:
+        if not text.strip():
+            continue
+        try:
+            cells = json.loads(text)
+        except json.JSONDecodeError as error:
+            yield Row(number, fault=f"broken JSON ({error.msg})", column=error.colno)
+        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
+            yield Row(number, fault=f"broken JSON ({error})")
+        else:
+            if isinstance(cells, dict):
+                yield Row(number, cells)
+            else:
+                yield Row(number, fault=f"a JSON {type(cells).__name__} where an object {{...}} is wanted")
+
+
+def table_rows(lines: Lines, tabs: bool) -> Iterator[Row]:
+    """Rows below a header line; blank lines are skipped.
+
+    Commas: fields may be quoted with ", and hold ends of lines then. Tabs: nothing is quoted, since
+    text/tab-separated-values forbids tabs inside fields and what is found in the wild has lone quotes in it.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    header: list[str] | None = None
+    for first, values, row in _parsed(lines, tabs):
+        if row is not None:
+            yield row
+        elif not values:
+            continue
+        elif header is None:
+            header = values
+            if len(set(header)) < len(header):
+                yield Row(first, fault=f"a column stands twice in the header ({', '.join(header)})")
+        elif len(values) != len(header):
+            yield Row(first, fault=f"{len(values)} fields where the header has {len(header)}")
+        else:
+            yield Row(first, dict(zip(header, values, strict=True)))
+
+
+def _parsed(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str], Row | None]]:
+    """(first line, values, None) of each row, or (first line, [], the fault)."""
+    raw: list[str] = []  # the lines of the row at hand
+    number = 0
+
+    def fed() -> Iterator[str]:
+        nonlocal number
+        for number, text in lines:  # noqa: B007
+            raw.append(f"{text}\n")
+            yield raw[-1]
+
+    reader = _reader(fed(), tabs)
+    while True:
+        raw.clear()
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            first = number - len(raw) + 1
+            yield first, [], _explained("".join(raw), first, str(error), tabs)
+        else:
+            yield number - len(raw) + 1, values, None
+
+
+def _reader(lines: Iterable[str], tabs: bool) -> Iterator[list[str]]:
+    if tabs:
+        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    return csv.reader(lines, strict=True)
+
+
+def _explained(text: str, first: int, message: str, tabs: bool) -> Row:
+    """Where does the parser, which does not say, give up? Halve: what follows a fault never mends it."""
+    if "unexpected end" in message or "field limit" in message:
+        return Row(first, fault="a quote that opens in this row is never closed")
+    good, bad = 0, len(text)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _breaks(text[:middle], tabs):
+            bad = middle
+        else:
+            good = middle
+    before = text[: bad - 1]
+    line, column = first + before.count("\n"), bad - 1 - before.rfind("\n")
+    return Row(line, fault=f"broken row ({message})", column=column)
+
+
+def _breaks(text: str, tabs: bool) -> bool:
+    try:
+        for _ in _reader(io.StringIO(text, newline=""), tabs):
+            pass
+    except csv.Error as error:
+        return "unexpected end" not in str(error)
+    return False

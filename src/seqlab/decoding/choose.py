@@ -1,0 +1,61 @@
+"""Choosing the next token: greedy, or sampling as scores plus Gumbel noise.
+
+B rows · V vocabulary
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from seqlab.decoding.logits import Filter
+
+
+class Choose(Protocol):
+    """Picks one token a row. `requests` and `positions` (B,) say whose token it is and which one."""
+
+    def __call__(self, logits: Tensor, requests: Tensor, positions: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """argmax: always the most likely token."""
+
+    def __call__(self, logits: Tensor, requests: Tensor, positions: Tensor) -> Tensor:
+        return logits.argmax(-1)
+
+
+class Sample:
+    """argmax(logits + Gumbel noise) is a draw from softmax(logits).
+
+    The noise is a function of (seed, request, position), so that a request's text depends neither on its
+    neighbours in the batch nor on the device.
+    """
+
+    def __init__(self, *filters: Filter, seed: int = 0) -> None:
+        self.filters, self.seed = filters, seed
+
+    def __call__(self, logits: Tensor, requests: Tensor, positions: Tensor) -> Tensor:
+        for change in self.filters:
+            logits = change(logits)
+        return (logits + gumbel(self.seed, requests, positions, logits.shape[-1])).argmax(-1)
+
+
+def gumbel(seed: int, requests: Tensor, positions: Tensor, count: int) -> Tensor:
+    """−log(−log u) with u uniform in (0, 1): `count` numbers a row, (B,), (B,) → (B, count)."""
+    mixed = _mix(_mix(torch.full_like(requests, seed)) + requests)
+    mixed = _mix(mixed + positions)
+    bits = _mix(mixed[:, None] + torch.arange(count, device=requests.device))
+    uniform = ((bits >> 40) & 0xFFFFFF).float().add_(0.5).div_(1 << 24)
+    return -torch.log(-torch.log(uniform))
+
+
+def _mix(values: Tensor) -> Tensor:
+    """splitmix64's finalizer; torch's shifts keep the sign, so the upper bits are masked off."""
+    values = values + -0x61C8864680B583EB
+    values = (values ^ ((values >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    values = (values ^ ((values >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return values ^ ((values >> 31) & 0x1FFFFFFFF)

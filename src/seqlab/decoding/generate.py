@@ -1,0 +1,139 @@
+"""Generation: tokens as they come, for one prompt or many. It knows models only as start / forward / logits.
+
+B rows · T positions · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqlab.decoding.choose import Choose, Greedy
+from seqlab.errors import SeqlabError
+from seqlab.models.language_model import LanguageModel, State
+
+CHUNK = 32
+"""Prompts are read this many positions at a time: with one shape for all, their bits depend on no neighbour."""
+
+
+class Token(NamedTuple):
+    """A new token of one row."""
+
+    row: int
+    id: int
+    log_probability: float
+
+
+@dataclass
+class Reading:
+    """Prompts that have been read: what comes next, and the state to go on from."""
+
+    logits: Tensor
+    state: State
+
+
+@torch.inference_mode()
+def generate(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    choose: Choose = Greedy(),
+    tokens: int = 100,
+    stop: frozenset[int] = frozenset(),
+    source: Mapping[str, Tensor] | None = None,
+    requests: Sequence[int] | None = None,
+) -> Iterator[list[Token]]:
+    """Step by step, the new token of every row that is not finished; a token of `stop` finishes its row.
+
+    A prompt begins with what a text begins with (`<end>`). `requests` number the rows for the noise of sampling.
+    """
+    reading = read(model, prompts, source)
+    device = reading.logits.device
+    texts = [list(prompt) for prompt in prompts]
+    active = list(range(len(prompts)))
+    names = torch.tensor(list(requests) if requests is not None else active, device=device)
+    for position in range(tokens):
+        logits = checked(reading.logits)
+        chosen = choose(logits, names, torch.full_like(names, position))
+        scores = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
+        new = [Token(*one) for one in zip(active, chosen.tolist(), scores.tolist(), strict=True)]
+        yield new
+        for token in new:
+            texts[token.row].append(token.id)
+        going = [place for place, token in enumerate(new) if token.id not in stop]
+        if not going or position == tokens - 1:
+            return
+        state = reading.state
+        if len(going) < len(active):
+            keep = torch.tensor(going, device=device)
+            active, names, chosen, state = [active[p] for p in going], names[keep], chosen[keep], state.select(keep)
+        reading = advance(model, chosen, state, [texts[row] for row in active], source)
+
+
+def read(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping[str, Tensor] | None = None
+) -> Reading:
+    """Read prompts of any lengths, in chunks that are padded on the right."""
+    if not all(prompts):
+        raise ValueError("a prompt must have at least one token")
+    longest = max(len(prompt) for prompt in prompts)
+    if model.context is not None and longest > model.context:
+        raise SeqlabError(
+            f"a prompt of {longest} tokens is longer than the {model.context} that the model can look at",
+            hint="shorten it, or train with a larger model.context",
+        )
+    state = model.start(source, rows=len(prompts))
+    device = state.lengths.device
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+    padded = torch.zeros(len(prompts), -(-longest // CHUNK) * CHUNK, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        padded[row, : len(prompt)] = torch.tensor(prompt)
+    padded = padded.to(device)
+    mask = torch.arange(padded.shape[1], device=device) < lengths[:, None]
+    last: Tensor | None = None
+    for start in range(0, padded.shape[1], CHUNK):
+        output = model(padded[:, start : start + CHUNK], state, mask[:, start : start + CHUNK])
+        state = output.state
+        place = (lengths - 1 - start).clamp(0, CHUNK - 1)
+        states = output.states[torch.arange(len(prompts), device=device), place]
+        ends_here = (lengths > start)[(...,) + (None,) * (states.dim() - 1)]
+        last = states if last is None else torch.where(ends_here, states, last)
+    assert last is not None
+    return Reading(model.logits(last), state)
+
+
+def advance(
+    model: LanguageModel,
+    tokens: Tensor,
+    state: State,
+    texts: list[list[int]],
+    source: Mapping[str, Tensor] | None,
+) -> Reading:
+    """One token further. Rows that fill the model's context go on from the second half of it, read anew."""
+    full = [] if model.context is None else torch.nonzero(state.lengths >= model.context)[:, 0].tolist()
+    if not full:
+        return Reading(*model.step(tokens, state))
+    if source is not None:
+        raise SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
+    assert model.context is not None
+    anew = read(model, [texts[row][-max(1, model.context // 2) :] for row in full])
+    rest = [row for row in range(len(texts)) if row not in set(full)]
+    if not rest:
+        return anew
+    keep = torch.tensor(rest, device=tokens.device)
+    reading = Reading(*model.step(tokens[keep], state.select(keep)))
+    back = torch.argsort(torch.tensor(rest + full, device=tokens.device))
+    joined = reading.state.join(anew.state).select(back)
+    return Reading(torch.cat([reading.logits, anew.logits])[back], joined)
+
+
+def checked(logits: Tensor) -> Tensor:
+    if bool((logits == -torch.inf).all(-1).any()) or bool(logits.isnan().any()):
+        raise SeqlabError(
+            "the model gives no token any probability here: it has never seen this context",
+            hint="use a smoothed model, or another prompt",
+        )
+    return logits

@@ -1,0 +1,51 @@
+"""What can be done to logits before a token is chosen. Each is a function (B, V) → (B, V) of its own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Filter(Protocol):
+    def __call__(self, logits: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """logits / T: below 1 bolder, above 1 more even."""
+
+    temperature: float
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        return logits / self.temperature
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Only the k most likely tokens; ties at the border stay."""
+
+    k: int
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        border = logits.topk(min(self.k, logits.shape[-1])).values[:, -1:]
+        return logits.masked_fill(logits < border, -torch.inf)
+
+
+@dataclass(frozen=True)
+class TopP:
+    """The fewest tokens whose probabilities reach p together (nucleus).
+
+    Holtzman et al. 2020, https://arxiv.org/abs/1904.09751
+    """
+
+    p: float
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        ranked, order = logits.sort(descending=True, stable=True)
+        probabilities = ranked.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        ranked = ranked.masked_fill(before >= self.p, -torch.inf)
+        return torch.empty_like(logits).scatter_(-1, order, ranked)

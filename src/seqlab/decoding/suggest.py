@@ -1,0 +1,90 @@
+"""The most likely next words, whatever the tokens are: a small beam that stops where a word does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from seqlab.decoding.generate import advance, checked, read
+from seqlab.models.language_model import LanguageModel
+from seqlab.tokenizers import Tokenizer
+
+LONGEST = 24
+"""Tokens after which a word is given up."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    word: str
+    log_probability: float
+
+
+@torch.inference_mode()
+def suggest(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], count: int
+) -> list[Suggestion]:
+    """Words with the log-probability that the text goes on with them.
+
+    A hypothesis is a word as soon as something follows that is not part of it; ways of cutting the same word into
+    tokens are added up. A beam of 8 × count hypotheses, so long words far down may be missed.
+    """
+    width = 8 * count
+    reading = read(model, [prompt])
+    live: list[tuple[int, ...]] = [()]
+    scores = reading.logits.new_zeros(1)
+    words: dict[str, float] = {}
+    already = tokenizer.decode(prompt)
+    for _ in range(LONGEST):
+        totals = scores[:, None] + checked(reading.logits).log_softmax(-1)
+        ranked, places = totals.flatten().sort(descending=True, stable=True)
+        rows, kept, new_scores = [], [], []
+        for score, place in zip(ranked[: 4 * width].tolist(), places[: 4 * width].tolist(), strict=True):
+            row, token = divmod(place, totals.shape[1])
+            text = (*live[row], token)
+            word, complete = _word(tokenizer, already, prompt, text)
+            if complete:
+                if word:
+                    words[word] = _add(words.get(word, -math.inf), score)
+            elif len(rows) < width and score > -math.inf:
+                rows.append(row)
+                kept.append(text)
+                new_scores.append(score)
+        best = sorted(words.values(), reverse=True)[:count]
+        if not kept or (len(best) == count and best[-1] >= new_scores[0]):
+            break
+        live = kept
+        scores = scores.new_tensor(new_scores)
+        chosen = torch.tensor([text[-1] for text in live], device=scores.device)
+        state = reading.state.select(torch.tensor(rows, device=scores.device))
+        reading = advance(model, chosen, state, [[*prompt, *text] for text in live], None)
+    found = [Suggestion(word, score) for word, score in words.items()]
+    return sorted(found, key=lambda one: (-one.log_probability, one.word))[:count]
+
+
+def _word(
+    tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]
+) -> tuple[str, bool]:
+    """What has been added to the prompt as a word, and whether it is complete."""
+    if text[-1] == tokenizer.end_id:
+        return _added(tokenizer, already, prompt, text[:-1]).strip(), True
+    added = _added(tokenizer, already, prompt, text)
+    if tokenizer.kind == "word":
+        return added.strip(), True
+    bare = added.lstrip()
+    for place, character in enumerate(bare):
+        if not (character.isalnum() or character in "_'’-"):
+            return bare[:place], True  # nothing, where punctuation comes first
+    return bare, False
+
+
+def _added(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]) -> str:
+    return tokenizer.decode([*prompt, *text])[len(already) :]
+
+
+def _add(a: float, b: float) -> float:
+    """log(eᵃ + eᵇ)"""
+    high, low = max(a, b), min(a, b)
+    return high + math.log1p(math.exp(low - high)) if high > -math.inf else high

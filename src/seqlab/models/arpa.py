@@ -1,0 +1,271 @@
+r"""N-gram models in the ARPA format, which kenlm, SRILM and others read and write.
+
+    \data\
+    ngram 1=4                         how many n-grams of each order
+    \1-grams:
+    -99     <s>     -0.30103          log₁₀ p, the words, log₁₀ backoff (not in the highest order)
+    ...
+    \end\
+
+`<end>` is two words there: `<s>` where it is a context, `</s>` where it is predicted. The format puts spaces
+between words, so a character that is white space or cannot be printed is written as `\u{20}` (its code point
+in hexadecimal), and so are a backslash before `u{` and the `<` of an ordinary token spelt `<s>`, `</s>`
+or `<UNK>`; an empty token is `\u{}`. All other words are as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.errors import DataError, RunError
+from seqlab.models.ngram import NGram
+from seqlab.models.ngram_smoothing import END, Floats, Integers, Tables
+from seqlab.tokenizers.tokenizer import END as END_WORD
+
+BEGINS, ENDS = "<s>", "</s>"
+LN10 = math.log(10)
+
+
+def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
+    """Write a model whose token i is spelt `words[i]`; a name that ends in `.gz` is compressed."""
+    if model.settings.smoothing not in ("kneser-ney", "modified-kneser-ney"):
+        # What they do with unseen contexts, or add-k with unseen words, ARPA cannot say: other programs
+        # would read other numbers.
+        raise RunError(
+            f"ARPA cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney"
+        )
+    if len(words) != model.vocab_size:
+        raise RunError(
+            f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one for each id"
+        )
+    spelt = [BEGINS, *map(escape, words[1:])]
+    word, times = Counter(spelt).most_common(1)[0]
+    if times > 1:
+        raise RunError(
+            f"{times} tokens are spelt '{word}'", hint="ARPA needs a different word for each token"
+        )
+    with _open(Path(path), "wb") as file:
+        for piece in _pieces(model, spelt):
+            file.write(piece.encode("utf-8"))
+
+
+def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
+    """The model in a file, and how its tokens are spelt. Id 0 is `<end>`, the others are in the file's order.
+
+    The file does not say how it was smoothed: the settings are the usual ones of its order.
+    """
+    with _open(Path(path), "rb") as file:
+        return _Reader(str(path), file).model()
+
+
+def escape(word: str) -> str:
+    if not word:
+        return r"\u{}"
+    if word in (BEGINS, ENDS, "<UNK>"):
+        return r"\u{3c}" + word[1:]
+    word = word.replace(r"\u{", r"\u{5c}u{")
+    if word.isprintable() and " " not in word:
+        return word
+    return "".join(c if c.isprintable() and c != " " else f"\\u{{{ord(c):x}}}" for c in word)
+
+
+def unescape(word: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else ""
+
+    return re.sub(r"\\u\{((?:10|[0-9a-f])?[0-9a-f]{0,4})\}", character, word)
+
+
+def _open(path: Path, mode: str) -> IO[bytes]:
+    try:
+        # No time of writing inside: the same model gives the same bytes.
+        file = gzip.GzipFile(path, mode, mtime=0) if path.suffix == ".gz" else path.open(mode)
+        return cast(IO[bytes], file)
+    except OSError as error:
+        raise DataError(f"cannot open it ({error.strerror})", where=str(path)) from None
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
+    """The file in large pieces."""
+    sizes = [model.vocab_size + 1, *(len(model.table("keys", k)) - 1 for k in range(2, model.order + 1))]
+    yield "\\data\\\n" + "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))
+    ending = [ENDS, *spelt[1:]]
+    texts = spelt
+    for order in range(1, model.order + 1):
+        log_probability = np.minimum(
+            model.table("log_probability", order)[:-1].double().cpu().numpy() / LN10, 0
+        )
+        if order > 1:
+            prefix, word = np.divmod(model.table("keys", order)[:-1].cpu().numpy(), model.vocab_size)
+            texts = [f"{texts[p]} {ending[w]}" for p, w in zip(prefix.tolist(), word.tolist(), strict=True)]
+        yield f"\n\\{order}-grams:\n"
+        if order < model.order:
+            log_backoff = model.table("log_backoff", order)[:-2].double().cpu().numpy() / LN10
+            rows = zip(log_probability.tolist(), texts, log_backoff.tolist(), strict=True)
+            lines = [f"{p:.9g}\t{text}\t{b:.9g}\n" for p, text, b in rows]
+        else:
+            lines = [f"{p:.9g}\t{text}\n" for p, text in zip(log_probability.tolist(), texts, strict=True)]
+        if order == 1:  # `<end>` as a context, and as what is predicted
+            context = lines[0][lines[0].index("\t") :]
+            lines[0] = f"-99{context}{log_probability[0]:.9g}\t{ENDS}\n"
+        yield "".join(lines)
+    yield "\n\\end\\\n"
+
+
+# ---------------------------------------------------------------------- reading
+
+ENDS_ID, BEGINS_ID = -2, -1  # while reading; in the model both are END
+
+
+@dataclass(frozen=True)
+class _Section:
+    """The n-grams of one order as they stand in the file: N of them."""
+
+    tokens: Integers  # (N, order)
+    log_probability: Floats
+    log_backoff: Floats
+    lines: Integers
+
+
+class _Reader:
+    """Goes through a file line by line and knows where it is; words are bytes, divided by ASCII spaces."""
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self.path, self.file, self.number, self.line = path, file, 0, b""
+        self.ids = {ENDS.encode(): ENDS_ID, BEGINS.encode(): BEGINS_ID}
+
+    def model(self) -> tuple[NGram, list[str]]:
+        sizes = self.sizes()
+        section = self.section(1, sizes)
+        words = [END_WORD, *map(self.spelling, list(self.ids)[2:])]
+        place = self.unigrams(section)
+        keys = [np.arange(len(words))]
+        log_probability = [np.delete(section.log_probability[place], 1)]  # `<end>` is predicted as `</s>`
+        log_backoff = [np.delete(section.log_backoff[place], 0)]  # and is a context as `<s>`
+        for order in range(2, len(sizes) + 1):
+            section = self.section(order, sizes)
+            key, place = self.keys(section, keys)
+            keys.append(key)
+            log_probability.append(section.log_probability[place])
+            log_backoff.append(section.log_backoff[place])
+        if self.line != b"\\end\\":
+            raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
+        model = NGram(NGram.Settings(order=len(sizes)), len(words))
+        model.set_tables(keys[1:], Tables(log_probability, log_backoff[:-1]), np.ones(len(words), dtype=bool))
+        return model, words
+
+    def sizes(self) -> list[int]:
+        """The header: how many n-grams of each order."""
+        while self.advance() != b"\\data\\":
+            if not self.line:
+                raise self.error("no \\data\\ line", hint="is it an ARPA file?")
+        sizes: list[int] = []
+        while match := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", self.advance()):
+            if int(match[1]) != len(sizes) + 1:
+                raise self.error(f"order {int(match[1])} where order {len(sizes) + 1} should be")
+            sizes.append(int(match[2]))
+        if not sizes:
+            raise self.error("no line such as 'ngram 1=1000' after \\data\\")
+        return sizes
+
+    def section(self, order: int, sizes: list[int]) -> _Section:
+        """The n-grams of one order; those of order 1 give the words their ids."""
+        if self.line != b"\\%d-grams:" % order:
+            raise self.error(f"no \\{order}-grams: where they should begin")
+        tokens, numbers, lines = array("q"), array("d"), array("q")
+        while (line := self.advance()) and not line.startswith(b"\\"):
+            fields = line.split()
+            if not order < len(fields) < order + 3:
+                raise self.error(
+                    f"{len(fields)} fields for a {order}-gram", hint="a number, the words, a backoff"
+                )
+            if order == 1:
+                self.ids.setdefault(fields[1], len(self.ids) - 1)  # two words share id 0
+            try:
+                tokens.extend([self.ids[word] for word in fields[1 : order + 1]])
+                numbers.extend((float(fields[0]), float(fields[-1]) if len(fields) == order + 2 else 0.0))
+            except KeyError as error:
+                raise self.error(
+                    f"the word {error.args[0].decode(errors='replace')!r} is no 1-gram"
+                ) from None
+            except ValueError:
+                raise self.error("not a number", hint="a number, the words, a backoff") from None
+            lines.append(self.number)
+        if len(lines) != sizes[order - 1]:
+            raise self.error(f"{len(lines)} {order}-grams end here, but \\data\\ says {sizes[order - 1]}")
+        logs = np.array(numbers).reshape(-1, 2) * LN10
+        section = _Section(
+            np.array(tokens, dtype=np.int64).reshape(-1, order), logs[:, 0], logs[:, 1], np.array(lines)
+        )
+        self.check(
+            section, ~((logs[:, 0] <= 0) & (logs[:, 1] < math.inf)), "not the logarithm of a probability"
+        )
+        return section
+
+    def unigrams(self, section: _Section) -> Integers:
+        """The places of `</s>`, `<s>` and the words in the order of their ids."""
+        token, place = self.in_order(section, section.tokens[:, 0])
+        if token[:2].tolist() != [ENDS_ID, BEGINS_ID]:
+            raise self.error(f"no 1-gram {BEGINS} or {ENDS}")
+        return place
+
+    def keys(self, section: _Section, lower: list[Integers]) -> tuple[Integers, Integers]:
+        """The sorted keys of longer n-grams, and the place in the section of each."""
+        outer, inner = section.tokens[:, 1:] == BEGINS_ID, section.tokens[:, :-1] == ENDS_ID
+        self.check(section, (outer | inner).any(1), f"{BEGINS} that is not first, or {ENDS} that is not last")
+        tokens = np.maximum(section.tokens, END)
+        key = tokens[:, 0]
+        for column, shorter in enumerate(lower):
+            prefix = np.searchsorted(shorter, key)
+            missing = np.append(shorter, -1)[prefix] != key
+            self.check(section, missing, f"the {column + 1}-gram that this begins with is missing")
+            key = prefix * len(lower[0]) + tokens[:, column + 1]
+        return self.in_order(section, key)
+
+    def in_order(self, section: _Section, key: Integers) -> tuple[Integers, Integers]:
+        place = np.argsort(key, kind="stable")
+        again = place[1:][np.diff(key[place]) == 0]
+        self.check(section, np.isin(np.arange(len(key)), again), "an n-gram that stood before")
+        return key[place], place
+
+    def spelling(self, word: bytes) -> str:
+        try:
+            return unescape(word.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise DataError(f"the word {word!r} is not UTF-8 text", where=self.path) from None
+
+    def advance(self) -> bytes:
+        """The next line that is not empty; nothing at the end of the file."""
+        try:
+            while line := self.file.readline():
+                self.number += 1
+                self.line = line.strip()
+                if self.line:
+                    return self.line
+        except (OSError, EOFError, zlib.error) as error:
+            raise self.error(f"cannot read on ({error})", hint="the file may be damaged") from None
+        self.line = b""
+        return self.line
+
+    def check(self, section: _Section, wrong: NDArray[np.bool_], what: str) -> None:
+        if wrong.any():
+            self.number = int(section.lines[wrong.argmax()])
+            raise self.error(what)
+
+    def error(self, what: str, hint: str | None = None) -> DataError:
+        return DataError(what, where=f"{self.path}, line {self.number}", hint=hint)

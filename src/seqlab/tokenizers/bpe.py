@@ -1,0 +1,166 @@
+"""Byte-pair encoding over bytes, as in GPT-2: lossless on any text, a vocabulary of any size from 257."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Self
+
+from pydantic import Field
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+
+import tokenizers as library
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.tokenizer import (
+    END,
+    ByteStream,
+    Encoding,
+    Tokenizer,
+    decode_bytes,
+    distinct_strings,
+    only_keys,
+    readable_bytes,
+    refuse_surrogates,
+)
+
+
+def _byte_of_sign() -> dict[str, int]:
+    """The library writes a byte as a visible character: one of Latin-1 if there is one, or from U+0100 on."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [value for value in range(256) if value not in visible]
+    return {chr(value): value for value in visible} | {chr(256 + i): value for i, value in enumerate(hidden)}
+
+
+BYTE_OF_SIGN = _byte_of_sign()
+FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
+PART_SIZE = 1 << 15  # characters
+
+
+class ByteBPETokenizer(Tokenizer):
+    """Start from the 256 bytes; as long as there is room, make the most frequent pair of neighbours a token.
+
+    Text is first cut into words with the blank before them, and pairs are counted inside words only. Ties go
+    to the pair of the smallest ids. Training and encoding are the `tokenizers` library's: its trainer repeats
+    exactly, whatever the threads and the order of the texts, and equals a plain trainer (there is a test).
+
+    Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2
+    """
+
+    class Settings(PartSettings):
+        kind: str = "bpe"
+        vocab_size: int = Field(default=1024, ge=257)
+        """At most this many: pairs that were seen only once are not merged."""
+
+    kind = "bpe"
+
+    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
+        self.tokens, self.merges = list(tokens), list(merges)
+        self.pieces = [b"", *(bytes(BYTE_OF_SIGN[sign] for sign in token) for token in tokens[1:])]
+        # `<end>` is in the vocabulary but is no "added token": the library never looks for it in a text, and
+        # cutting at punctuation keeps `<`, `end` and `>` from being merged.
+        ids = {token: index for index, token in enumerate(self.tokens)}
+        self.encoder = library.Tokenizer(BPE(vocab=ids, merges=self.merges))
+        self.encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        learner = library.Tokenizer(BPE())
+        learner.pre_tokenizer = ByteLevel(add_prefix_space=False)
+        trainer = BpeTrainer(
+            vocab_size=settings.vocab_size - 1,  # `<end>` takes one
+            min_frequency=2,
+            initial_alphabet=sorted(BYTE_OF_SIGN),
+            show_progress=False,
+        )
+        learner.train_from_iterator((part for text in texts for part in _parts(text)), trainer)
+        model = json.loads(learner.to_str())["model"]
+        tokens: list[str] = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        return cls([END, *tokens], [(left, right) for left, right in model["merges"]])
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str) -> Encoding:
+        parts = list(_parts(text))
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        shift = 0
+        for part, encoded in zip(parts, self.encoder.encode_batch(parts), strict=True):
+            ids += encoded.ids
+            offsets += ((start + shift, stop + shift) for start, stop in encoded.offsets)
+            shift += len(part)
+        return Encoding(ids, offsets)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        parts = [list(_parts(text)) for text in texts]
+        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
+        return [
+            list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return decode_bytes(self.pieces, ids)
+
+    def token(self, index: int) -> str:
+        return END if index == self.end_id else readable_bytes(self.pieces[index])
+
+    def stream(self) -> ByteStream:
+        return ByteStream(self.pieces)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "merges": [f"{left} {right}" for left, right in self.merges]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data, "tokens", "merges")
+        tokens, known = distinct_strings(data, "tokens"), set(data["tokens"])
+        if tokens[:1] != [END] or not known.issuperset(BYTE_OF_SIGN):
+            raise ValueError("a byte is missing")
+        merges = [
+            (left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))
+        ]
+        if not all({left, right, left + right} <= known for left, right in merges):
+            raise ValueError("a merge makes no token")
+        return cls(tokens, merges)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A long text in parts that give the same ids as the whole, by several threads and in little memory.
+
+    Words are cut off with the blank before them, so there is always a cut before the first of some blanks.
+    """
+    refuse_surrogates(text)
+    start = 0
+    while (cut := FIRST_BLANK.search(text, start + PART_SIZE)) is not None:
+        yield text[start : cut.start()]
+        start = cut.start()
+    yield text[start:]
+
+
+# The library's threads do not survive a fork, and it warns on stderr in every forked process. It is told to
+# work in one thread there, before the fork because it looks at once; the parent keeps its threads.
+_PARALLELISM = "TOKENIZERS_PARALLELISM"
+_told = False
+
+
+def _before_fork() -> None:
+    global _told
+    if _PARALLELISM not in os.environ:
+        os.environ[_PARALLELISM], _told = "false", True
+
+
+def _after_fork_in_parent() -> None:
+    global _told
+    if _told:
+        _told = False
+        os.environ.pop(_PARALLELISM, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

@@ -1,0 +1,76 @@
+"""One token a byte of UTF-8: nothing to learn, nothing unknown, in any language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.tokenizer import (
+    END,
+    ByteStream,
+    Encoding,
+    Tokenizer,
+    decode_bytes,
+    only_keys,
+    readable_bytes,
+    surrogate_error,
+)
+
+PIECES = [b"", *(bytes([value]) for value in range(256))]
+
+
+class ByteTokenizer(Tokenizer):
+    """`<end>` is 0 and byte b is b + 1."""
+
+    class Settings(PartSettings):
+        kind: str = "byte"
+        vocab_size: None = None
+        """Always 257; the key is there because every tokenizer has it."""
+
+    kind = "byte"
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        return cls()
+
+    @property
+    def vocab_size(self) -> int:
+        return len(PIECES)
+
+    def encode(self, text: str) -> Encoding:
+        values = self._bytes(text)
+        starts_character = (
+            values & 0b1100_0000
+        ) != 0b1000_0000  # all bytes of a character but the first are 10xxxxxx
+        stops = np.cumsum(starts_character)
+        return Encoding((values + 1).tolist(), list(zip((stops - 1).tolist(), stops.tolist(), strict=True)))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [(self._bytes(text) + 1).tolist() for text in texts]
+
+    def _bytes(self, text: str) -> NDArray[np.int16]:
+        try:
+            return np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int16)
+        except UnicodeEncodeError as error:
+            raise surrogate_error(error) from None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return decode_bytes(PIECES, ids)
+
+    def token(self, index: int) -> str:
+        return END if index == self.end_id else readable_bytes(PIECES[index])
+
+    def stream(self) -> ByteStream:
+        return ByteStream(PIECES)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data)
+        return cls()

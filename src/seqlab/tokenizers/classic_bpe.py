@@ -1,0 +1,181 @@
+"""Byte-pair encoding over the characters of words, as first used for translation.
+
+Sennrich, Haddow and Birch 2016, https://arxiv.org/abs/1508.07909
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from seqlab.errors import DataError
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.merges import WORD_END, Pair, apply_merges, learn_merges, shown, split_word
+from seqlab.tokenizers.tokenizer import (
+    END,
+    UNKNOWN,
+    Encoding,
+    TextStream,
+    Tokenizer,
+    distinct_strings,
+    most_frequent,
+    only_keys,
+    readable,
+    refuse_surrogates,
+)
+
+WORD = re.compile(r"\S+")
+SPECIALS = (END, UNKNOWN, WORD_END)
+CACHED_WORDS = 1 << 17
+
+
+class ClassicBPETokenizer(Tokenizer):
+    """Start from the characters of words; while there is room, the most frequent pair becomes a symbol.
+
+    The end of a word is part of its symbols, so that they can be put together again: in "glued" mode, that
+    of the authors' program, it is glued to the last character from the start (`t h e</w>`); in "apart" mode,
+    that of the paper, it is a symbol to be merged like the others (`t h e </w>`). Ties go to the
+    lexicographically largest pair. The first ids are `<end>`, `<unk>` and a bare `</w>`, which also follows
+    a character that was never seen at the end of a word.
+    """
+
+    class Settings(PartSettings):
+        kind: str = "classic-bpe"
+        vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
+        """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
+        min_frequency: int = Field(default=2, ge=1)
+        """Pairs seen less often are not merged."""
+        word_end: Literal["glued", "apart"] = "glued"
+
+    kind = "classic-bpe"
+    unknown_id = 1
+
+    def __init__(self, symbols: Sequence[str], merges: Sequence[Pair], word_end: str) -> None:
+        self.symbols, self.merges, self.word_end = list(symbols), list(merges), word_end
+        self.pieces = ["", "\N{REPLACEMENT CHARACTER}", WORD_END, *symbols]
+        self.ids = {symbol: index for index, symbol in enumerate(self.pieces) if index >= 2}
+        self.ranks = {pair: rank for rank, pair in enumerate(self.merges)}
+        self.cache: dict[str, tuple[list[int], list[int]]] = {}
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            refuse_surrogates(text)
+            counts.update(text.split())
+        if not counts:
+            raise DataError("the training texts are empty: there is no word to learn")
+        words = [(split_word(word, settings.word_end), count) for word, count in counts.items()]
+        room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
+        alphabet = sorted(most_frequent(_alphabet(words), room))
+        merges = learn_merges(words, alphabet, room, settings.min_frequency)
+        made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same symbol
+        return cls([*alphabet, *made], merges, settings.word_end)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.pieces)
+
+    def encode(self, text: str) -> Encoding:
+        refuse_surrogates(text)
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        for match in WORD.finditer(text):
+            word_ids, stops = self._encode_word(match[0])
+            ids += word_ids
+            offsets += (
+                (match.start() + start, match.start() + stop) for start, stop in pairwise([0, *stops])
+            )
+        return Encoding(ids, offsets)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            refuse_surrogates(text)
+        return [[token for word in text.split() for token in self._encode_word(word)[0]] for text in texts]
+
+    def _encode_word(self, word: str) -> tuple[list[int], list[int]]:
+        """The ids of a word, and where in it each of them stops."""
+        if word in self.cache:
+            return self.cache[word]
+        ids: list[int] = []
+        stops: list[int] = []
+        stop = 0
+        for symbol in apply_merges(split_word(word, self.word_end), self.ranks):
+            characters = symbol.rstrip(WORD_END)
+            stop += len(characters)
+            if symbol in self.ids:
+                ids.append(self.ids[symbol])
+            elif symbol == characters:
+                ids.append(self.unknown_id)
+            else:  # a character never seen at the end of a word
+                ids += [self.ids.get(characters, self.unknown_id), self.ids[WORD_END]]
+                stops.append(stop)
+            stops.append(stop)
+        if len(self.cache) >= CACHED_WORDS:
+            self.cache.clear()
+        self.cache[word] = ids, stops
+        return ids, stops
+
+    def decode(self, ids: Iterable[int]) -> str:
+        stream = self.stream()
+        return "".join([stream.push(token) for token in ids])
+
+    def token(self, index: int) -> str:
+        return SPECIALS[index] if index < 2 else readable(shown(self.pieces[index]))
+
+    def stream(self) -> SubwordStream:
+        return SubwordStream(self.pieces)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "symbols": self.symbols,
+            "merges": [list(pair) for pair in self.merges],
+            "word_end": self.word_end,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data, "symbols", "merges", "word_end")
+        symbols, known = distinct_strings(data, "symbols"), {WORD_END, *data["symbols"]}
+        if not isinstance(data["merges"], list):
+            raise ValueError("'merges' is not a list")
+        merges = [(left, right) for left, right in data["merges"]]
+        if data["word_end"] not in ("glued", "apart") or "" in known:
+            raise ValueError("'word_end' is neither glued nor apart, or a symbol is empty")
+        if not all({left, right, left + right} <= known for left, right in merges):
+            raise ValueError("a merge makes no symbol")
+        return cls(symbols, merges, data["word_end"])
+
+
+def _alphabet(words: Iterable[tuple[Sequence[str], int]]) -> Counter[str]:
+    """How often each start symbol occurs. Every character is one by itself too: it can stand anywhere."""
+    counts: Counter[str] = Counter()
+    for symbols, count in words:
+        for symbol in symbols:
+            counts[symbol] += count
+        if symbols[-1] != WORD_END:
+            counts[symbols[-1].rstrip(WORD_END)] += count
+    del counts[WORD_END]  # has its place already
+    return counts
+
+
+class SubwordStream(TextStream):
+    """The blank at the end of a word is held back until another word follows."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.pieces = pieces
+        self.held = ""
+
+    def push(self, token: int) -> str:
+        text = self.held + self.pieces[token]
+        whole = text.rstrip(WORD_END)
+        self.held = text[len(whole) :]
+        return whole
+
+    def finish(self) -> str:
+        return ""

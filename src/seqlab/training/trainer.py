@@ -1,0 +1,337 @@
+"""The training loop, blind to the model: batches in, one objective, gradients, a step, reports on a grid.
+
+Everything a step depends on is in the snapshot, so that a run killed at any moment and resumed ends with the same
+bits as one never killed (on the same machine, with the same numbers of threads and ranks).
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqlab import registry
+from seqlab.data.batches import Split
+from seqlab.data.order import Cursor, Indices
+from seqlab.data.randomness import Key, mix
+from seqlab.errors import RunError, SeqlabError
+from seqlab.models.language_model import State
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import TrainingSettings
+from seqlab.tasks.task import Task
+from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
+from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
+from seqlab.training.log import Log
+
+
+class Interrupted(SeqlabError):
+    """Ctrl-C or SIGTERM: the run was saved and can be resumed."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to see the training go by."""
+
+    def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None: ...
+
+    def evaluated(self, step: int, metrics: dict[str, float]) -> None: ...
+
+    def said(self, message: str) -> None: ...
+
+
+class Silence:
+    """Nobody watches."""
+
+    def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None: ...
+
+    def evaluated(self, step: int, metrics: dict[str, float]) -> None: ...
+
+    def said(self, message: str) -> None: ...
+
+
+@dataclass
+class Progress:
+    """Where a training stands; with the weights and the generators, all that the next step depends on."""
+
+    step: int = 0
+    cursor: Cursor = Cursor()
+    tokens: int = 0
+    best: dict[str, float] | None = None
+    """The step and the value of the best evaluation so far."""
+    stale: int = 0
+    """Evaluations since then."""
+    sums: dict[str, float] = field(default_factory=lambda: {"loss": 0.0, "count": 0.0, "norm": 0.0, "steps": 0.0})
+    """Since the last report."""
+    finished: bool = False
+
+
+class Trainer:
+    """Trains an objective on a split, into a run folder."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        task: Task,
+        splits: tuple[Split, Split],
+        settings: TrainingSettings,
+        folder: Path,
+        watcher: Watcher | None = None,
+        sample: Callable[[], list[str]] | None = None,
+        ranks: Ranks = Ranks(),
+    ) -> None:
+        assert settings.steps is not None
+        self.objective, self.task, self.settings, self.ranks = objective, task, settings, ranks
+        self.steps = settings.steps
+        self.train_split, self.valid_split = splits
+        self.order = self.train_split.order(settings.batch_size, settings.seed)
+        self.watcher = watcher if watcher is not None and ranks.first else Silence()
+        self.sample = sample
+        self.device = next(objective.parameters()).device
+        self.wrapped = ranks.wrap(objective)
+        self.weights = [p for p in objective.parameters() if p.requires_grad]
+        optimizer = registry.find("optimizer", settings.optimizer.kind)()
+        self.optimizer = optimizer.build(objective, settings.learning_rate, settings.optimizer)
+        self.schedule = registry.find("schedule", settings.schedule.kind)(settings.schedule, self.steps)
+        self.checkpoints = Checkpoints(folder, settings.keep, self.watcher.said)
+        self.log, self.samples = Log(folder / "log.jsonl"), Log(folder / "samples.jsonl")
+        self.timing = Log(folder / "timing.jsonl")
+        self.progress = Progress()
+        self.carried: list[State | None] = [None] * settings.accumulate
+        self.stop_asked = False
+        torch.manual_seed(mix(settings.seed, ranks.rank) % 2**63)  # dropout; data has its own keys
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Train to the end, from wherever the run folder stands."""
+        self.restore()
+        self.objective.train()
+        batches = self.order.walk(self.progress.cursor)
+        self.clock, self.clock_tokens = time.perf_counter(), self.progress.tokens
+        with self._signals():
+            while not self.progress.finished:
+                cursor, indices = next(batches)
+                figures = self.learn(cursor, indices)
+                self.watcher.stepped(self.progress.step, self.steps, figures)
+                self._report_on_grid()
+                if self.stop_asked:
+                    self.save()
+                    raise Interrupted(
+                        f"stopped and saved at step {self.progress.step} of {self.steps}", hint="go on with --resume"
+                    )
+
+    def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
+        """One step of the optimizer on one global batch."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total, count = self._gradients(cursor, indices)
+        total, count, stop = self.ranks.sum([total, count, float(self.stop_asked)], self.device)
+        self.stop_asked = stop > 0
+        loss = total / max(count, 1.0)
+        self._finite(loss, "loss")
+        gradients = [p.grad for p in self.weights if p.grad is not None]
+        # sums over pieces and ranks become the mean over the whole batch; DDP has divided by the ranks already
+        torch._foreach_mul_(gradients, self.ranks.world / max(count, 1.0))
+        norm = self._clip()
+        self._finite(norm, "gradient")
+        rate = self.settings.learning_rate * self.schedule(self.progress.step + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self._advance(cursor, loss, count, norm)
+        return {"loss": loss, "rate": rate, "norm": norm, "tokens": count}
+
+    def _gradients(self, cursor: Cursor, indices: Indices) -> tuple[float, float]:
+        """Backward through this rank's pieces of the batch; the sum of the losses and their count."""
+        pieces = np.array_split(indices, self.ranks.world * self.settings.accumulate)[self.ranks.rank :: self.ranks.world]
+        key = Key(self.settings.seed, cursor.epoch)
+        sums = torch.zeros(2, device=self.device)
+        for number, piece in enumerate(pieces):
+            weight = 1.0 if len(piece) else 0.0  # a piece without rows reads one that does not count
+            batch = self.train_split.batch(piece if len(piece) else indices[:1], key).to(self.device)
+            state = self.carried[number] if self.order.carries and cursor.batch else None
+            more = number < len(pieces) - 1  # ranks exchange gradients with the last piece only
+            waiting = self.ranks.unsynchronised(self.wrapped) if more else nullcontext()
+            with waiting, _precision(self.settings.precision, self.device):
+                loss = self.wrapped(batch, state)
+                (loss.sum * weight).backward()
+            self.carried[number] = loss.state.detach() if self.order.carries and loss.state else None
+            sums += torch.stack([loss.sum.detach().float(), loss.count.float()]) * weight
+        return float(sums[0]), float(sums[1])
+
+    def _clip(self) -> float:
+        if self.settings.clip_value is not None:
+            nn.utils.clip_grad_value_(self.weights, self.settings.clip_value)
+        limit = self.settings.clip_norm if self.settings.clip_norm is not None else math.inf
+        return float(nn.utils.clip_grad_norm_(self.weights, limit))
+
+    def _finite(self, value: float, name: str) -> None:
+        if not math.isfinite(value):
+            raise RunError(
+                f"the {name} became {value} at step {self.progress.step + 1}; weights and checkpoints are as before it",
+                hint="try a smaller training.learning_rate or training.clip_norm",
+            )
+
+    def _advance(self, cursor: Cursor, loss: float, count: float, norm: float) -> None:
+        own = self.progress
+        own.step += 1
+        own.cursor = cursor._replace(batch=cursor.batch + 1)
+        own.tokens += int(count)
+        for name, value in {"loss": loss * count, "count": count, "norm": norm, "steps": 1.0}.items():
+            own.sums[name] += value
+
+    # ------------------------------------------------------- reports on a step grid
+
+    def _report_on_grid(self) -> None:
+        own, step = self.progress, self.progress.step
+        last = step >= self.steps
+
+        def due(every: int | None) -> bool:
+            return last or step % (every or self.steps) == 0
+
+        if due(self.settings.report_every):
+            self._report()
+        better = False
+        if due(self.settings.evaluate_every):
+            better = self._evaluate()
+        if self.sample is not None and due(self.settings.sample_every):
+            self._sample(self.sample)
+        patience = self.settings.patience
+        own.finished = last or (patience is not None and own.stale >= patience)
+        if due(self.settings.checkpoint_every) or better or own.finished:
+            self.save()
+
+    def _report(self) -> None:
+        own, sums = self.progress, self.progress.sums
+        entry = {
+            "step": own.step,
+            "epoch": own.cursor.epoch,
+            "tokens": own.tokens,
+            "loss": sums["loss"] / max(sums["count"], 1.0),
+            "gradient_norm": sums["norm"] / sums["steps"],
+            "learning_rate": self.settings.learning_rate * self.schedule(own.step),
+        }
+        own.sums = {name: 0.0 for name in sums}
+        self._write(self.log, entry)
+        now = time.perf_counter()
+        seconds, tokens = now - self.clock, own.tokens - self.clock_tokens
+        self.clock, self.clock_tokens = now, own.tokens
+        unit = 1 if sys.platform == "darwin" else 1024
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        speed = {"tokens_per_second": round(tokens / seconds, 1), "seconds": round(seconds, 4)}
+        self._write(self.timing, {"step": own.step, **speed, "peak_memory": memory, "device": str(self.device)})
+
+    def _evaluate(self) -> bool:
+        """Measure on held-out data; True if this is the best so far."""
+        own = self.progress
+        start = time.perf_counter()
+        totals = evaluate(self.objective, self.valid_split, self.settings.batch_size, self.device, self.ranks)
+        metrics = self.task.metrics(totals, self.valid_split)
+        self._write(self.log, {"step": own.step, "valid": metrics})
+        self.clock += time.perf_counter() - start  # tokens/s is about training
+        self.watcher.evaluated(own.step, metrics)
+        value = metrics[self.task.metric]
+        better = own.best is None or value < own.best["value"]
+        if better:
+            own.best = {"step": own.step, "value": value}
+        own.stale = 0 if better else own.stale + 1
+        return better
+
+    def _sample(self, sample: Callable[[], list[str]]) -> None:
+        start = time.perf_counter()
+        if self.ranks.first:
+            self.objective.eval()
+            for text in sample():
+                self._write(self.samples, {"step": self.progress.step, "text": text})
+            self.objective.train()
+        self.clock += time.perf_counter() - start
+
+    def _write(self, log: Log, entry: dict[str, Any]) -> None:
+        if self.ranks.first:
+            log.write(entry)
+
+    # --------------------------------------------------------------- save and restore
+
+    def snapshot(self) -> Snapshot:
+        own = self.progress
+        state = {"generator": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        if self.device.type == "mps":
+            state["generator.mps"] = torch.mps.get_rng_state()
+        for number, carried in enumerate(self.carried):
+            if carried is not None:
+                state |= {f"carried.{number}.{name}": t for name, t in carried.tensors().items()}
+        facts = {
+            **own.__dict__,
+            "cursor": list(own.cursor),
+            "sums": dict(own.sums),
+            "log": self.log.size,
+            "samples": self.samples.size,
+        }
+        return Snapshot(dict(self.objective.state_dict()), optimizer_tensors(self.optimizer), state, facts)
+
+    def save(self) -> None:
+        self.checkpoints.save(self.snapshot(), self.ranks)
+
+    def restore(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        snapshot = self.checkpoints.newest(self.ranks.rank)
+        if self.ranks.first:
+            self.log.cut(0 if snapshot is None else snapshot.facts["log"])
+            self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
+        if snapshot is None:
+            return
+        facts = dict(snapshot.facts)
+        self.progress = Progress(
+            **{name: facts[name] for name in ("step", "tokens", "best", "stale", "sums", "finished")},
+            cursor=Cursor(*facts["cursor"]),
+        )
+        self.objective.load_state_dict(snapshot.model)
+        load_optimizer(self.optimizer, snapshot.optimizer)
+        torch.set_rng_state(snapshot.state["generator"])
+        if "generator.cuda" in snapshot.state:
+            torch.cuda.set_rng_state(snapshot.state["generator.cuda"], self.device)
+        if "generator.mps" in snapshot.state:
+            torch.mps.set_rng_state(snapshot.state["generator.mps"])
+        for number in range(len(self.carried)):
+            prefix = f"carried.{number}."
+            own = {n.removeprefix(prefix): t.to(self.device) for n, t in snapshot.state.items() if n.startswith(prefix)}
+            self.carried[number] = State.from_tensors(own) if own else None
+        self.ranks.wait()
+        if self.ranks.first:
+            self.checkpoints.after(self.progress.step)
+        self.ranks.wait()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask for a stop after the step that is running; a second Ctrl-C does not wait."""
+
+        def ask(number: int, frame: object) -> None:
+            if self.stop_asked:
+                raise KeyboardInterrupt
+            self.stop_asked = True
+
+        try:
+            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, where signals do not arrive
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, cast(Any, handler))
+
+
+def _precision(name: str, device: torch.device) -> Any:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=name == "bfloat16")

@@ -1,0 +1,96 @@
+"""`seqlab tokenizer`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from seqlab.cli.tokenizer import tokenizer
+from seqlab.errors import DataError, RecipeError, RunError
+
+TEXT = "the cat sat on the mat [bold] and the cat sat\n" * 20
+
+
+def run(*arguments, stdin=None):
+    result = CliRunner().invoke(tokenizer, [str(argument) for argument in arguments], input=stdin)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def trained(text_file, tmp_path):
+    """A tokenizer, and a run that has one."""
+    run("train", "bpe", text_file, "--vocab-size", 280, "--out", tmp_path / "bpe")
+    run("train", "word", text_file, "--out", tmp_path / "run" / "tokenizer")
+    return tmp_path / "bpe", tmp_path / "run"
+
+
+def test_train_encode_decode(trained):
+    for folder in trained:
+        ids, pieces = run("encode", folder, "the cat sat").splitlines()
+        assert "".join(pieces.split("|")).replace("␣", "") == "thecatsat"
+        assert run("decode", folder, *ids.split()) == "the cat sat\n"
+        assert run("decode", folder, stdin=ids) == "the cat sat\n"
+        assert run("encode", folder, stdin="the cat sat") == run("encode", folder, "-", stdin="the cat sat")
+
+
+def test_encode_json(trained):
+    found = json.loads(run("encode", trained[1], "cat dog", "--json"))
+    assert found["pieces"] == ["cat", "<unk>"]
+    assert found["offsets"] == [[0, 3], [4, 7]]
+
+
+def test_show(trained, text_file):
+    table = run("show", *trained, "--data", text_file)
+    assert "tokens/word" in table
+    assert "the|cat|sat|on|the|mat|[|bold|]|and" in table
+    assert run("show", *trained)
+    rows = json.loads(run("show", *trained, "--text", "the dog", "--json"))
+    assert [row["kind"] for row in rows] == ["bpe", "word"]
+    expected = {"kind": "word", "vocab_size": 11, "tokens": 2, "tokens_per_word": 1.0, "bytes_per_token": 3.5}
+    assert rows[1] == {"folder": str(trained[1]), **expected, "unknown": 1, "pieces": ["the", "<unk>"]}
+
+
+def test_errors(trained, text_file, tmp_path):
+    with pytest.raises(RecipeError, match="did you mean 'bpe'"):
+        run("train", "bpee", text_file, "--out", tmp_path / "x")
+    with pytest.raises(RecipeError, match="--vocab-size 5"):
+        run("train", "bpe", text_file, "--vocab-size", 5, "--out", tmp_path / "x")
+    with pytest.raises(RecipeError, match="--vocab-size 300"):
+        run("train", "byte", text_file, "--vocab-size", 300, "--out", tmp_path / "x")
+    with pytest.raises(RunError, match="already"):
+        run("train", "byte", text_file, "--out", trained[0])
+    with pytest.raises(RunError, match="no tokenizer here"):
+        run("encode", tmp_path, "x")
+    with pytest.raises(DataError, match="no token 999"):
+        run("decode", trained[0], 999)
+    with pytest.raises(DataError, match="whole numbers"):
+        run("decode", trained[0], stdin="1 two")
+    with pytest.raises(DataError, match="byte 1"):
+        run("encode", trained[0], stdin=b"a\xff")
+    with pytest.raises(DataError):
+        run("train", "bpe", tmp_path / "missing.txt", "--out", tmp_path / "x")
+
+
+@pytest.mark.parametrize("command", ["train", "encode", "decode", "show"])
+def test_help_has_an_example(command):
+    assert f"seqlab tokenizer {command}" in run(command, "--help")
+
+
+def test_nothing_heavy_is_imported_for_help():
+    heavy = "{'torch', 'numpy', 'tokenizers', 'pydantic', 'rich'}"
+    program = f"import sys, seqlab.cli.tokenizer; print({heavy} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "set()\n"

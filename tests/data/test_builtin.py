@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seqlab.data import builtin
+from seqlab.data.readers import read
+from seqlab.recipe import DataSettings
+
+SMALLEST = {"python-docs": 1_500_000, "python-code": 5_000_000}
+
+
+@pytest.mark.parametrize("name", builtin.TEXTS)
+def test_builtin_text(name):
+    train, valid = list(builtin.documents(name, "train")), list(builtin.documents(name, "valid"))
+    sizes = [sum(len(document.text) for document in part) for part in (train, valid)]
+    assert sum(sizes) > SMALLEST[name]
+    assert 0.02 < sizes[1] / sum(sizes) < 0.09
+    assert max(len(document.text) for document in valid) < 0.25 * sizes[1]
+    names = [document.name for document in train + valid]
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if "/test" in name or "site-packages" in name]
+    assert all(document.text for document in train + valid)
+
+
+def test_the_reader_gives_whole_documents_of_the_fixed_split():
+    data = DataSettings(train="python-docs")
+    records = list(read(data, "valid"))
+    assert [record.fields["text"] for record in records] == [
+        d.text for d in builtin.documents("python-docs", "valid")
+    ]
+    assert all(record.ends for record in records)
+    assert records[0].file.startswith("python-docs:")
+    lines = list(read(DataSettings(train="python-docs", documents="line"), "valid"))
+    assert len(lines) > len(records)
+
+
+def test_docstrings_come_from_top_to_bottom():
+    source = '"""module"""\nclass A:\n "class"\n def f(self):\n  "method"\ndef g():\n "function"\n'
+    assert builtin._docstrings(source) == ["module", "class", "method", "function"]
+    assert builtin._docstrings("print 1") == []
+
+
+def test_the_same_in_every_process():
+    code = "from seqlab.data import builtin; print(builtin.content_hash('python-code'))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == builtin.content_hash("python-code")
+
+
+def test_nothing_here_imports_torch():
+    code = (
+        "import sys, seqlab.data.readers, seqlab.data.store, seqlab.data.doctor, seqlab.cli.data;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,289 @@
+"""One contract for all tokenizers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seqlab import registry
+from seqlab.errors import DataError, RunError
+from seqlab.tokenizers import load_tokenizer
+
+CORPUS = [
+    "The cat sat on the mat, and the dog — a big one — sat on the cat.\n",
+    "«Où est-il?» asked the naïve reader; 3.14 + 2 = 5.14!\n",
+    "日本語のテキスト और हिन्दी, שלום, سلام 👨‍👩‍👧 🇩🇪.\n",
+    "<end> <unk> </w> Ġ are ordinary characters. <end> <end>\n\n",
+]
+KINDS = sorted(registry.TOKENIZERS)
+LOSSLESS = ["byte", "bpe"]
+SETTINGS = {"bpe": {"vocab_size": 300}, "classic-bpe": {"vocab_size": 150}}
+VARIANTS = [
+    *((kind, SETTINGS.get(kind, {})) for kind in KINDS),
+    ("word", {"split": "whitespace", "lowercase": True}),
+    ("word", {"vocab_size": 10}),
+    ("character", {"vocab_size": 12}),
+    ("classic-bpe", {"word_end": "apart", "min_frequency": 1, "vocab_size": None}),
+    ("classic-bpe", {"vocab_size": 20}),
+]
+HARD = [
+    "",
+    "\0",
+    "\u0301",
+    "👨‍👩‍👧🇩🇪",
+    "שלום سلام",
+    "<end>",
+    "<unk> </w>",
+    "a\r\n\tb  c ",
+    "\x1c\x85\u2028",
+    "İI",
+    "\ufffd",
+]
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.lists(st.sampled_from(["the", "cat", " ", "\n", ",", '"', "sat", "x", "é", "日", "<end>"])).map(
+        "".join
+    ),
+)
+COMMON = {"deadline": None, "max_examples": 60}
+
+
+def learn(kind: str, **options: object):
+    cls = registry.find("tokenizer", kind)
+    return cls.fit(iter(CORPUS), cls.Settings(kind=kind, **options))
+
+
+LEARNED = [learn(kind, **options) for kind, options in VARIANTS]
+each = pytest.mark.parametrize("tokenizer", LEARNED, ids=[f"{kind}-{options}" for kind, options in VARIANTS])
+
+
+def hard_examples(test):
+    for text in HARD:
+        test = example(text)(test)
+    return test
+
+
+@each
+def test_vocabulary(tokenizer):
+    size = tokenizer.vocab_size
+    assert tokenizer.end_id == 0
+    assert tokenizer.token(0) == "<end>"
+    assert tokenizer.unknown_id is None or tokenizer.token(tokenizer.unknown_id) == "<unk>"
+    assert all(tokenizer.token(index) for index in range(size))
+    assert tokenizer.decode([0, 0]) == ""
+
+
+@each
+@hard_examples
+@given(TEXT)
+@settings(**COMMON)
+def test_encoding(tokenizer, text):
+    """Ids are of the vocabulary and never `<end>`; offsets go forward and cover all but blanks."""
+    encoding = tokenizer.encode(text)
+    assert len(encoding.ids) == len(encoding.offsets)
+    assert all(0 < index < tokenizer.vocab_size for index in encoding.ids)
+    assert tokenizer.encode_batch([text, "", text]) == [encoding.ids, [], encoding.ids]
+    assert all(0 <= start <= stop <= len(text) for start, stop in encoding.offsets)
+    assert all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(encoding.offsets))
+    covered = {index for start, stop in encoding.offsets for index in range(start, stop)}
+    assert all(index in covered or text[index].isspace() for index in range(len(text)))
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@hard_examples
+@given(TEXT)
+@settings(**COMMON)
+def test_lossless(kind, text):
+    tokenizer = LEARNED[KINDS.index(kind)]
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+@each
+@pytest.mark.parametrize("text", CORPUS)
+def test_training_text_comes_back(tokenizer, text):
+    """Exactly, or up to blanks where tokens are made of words."""
+    ids = tokenizer.encode(text).ids
+    if tokenizer.unknown_id in ids or getattr(tokenizer, "lowercase", False):
+        pytest.skip("the vocabulary is too small for it, or lowercase")
+    decoded = tokenizer.decode(ids)
+    if tokenizer.kind in ("word", "classic-bpe"):
+        assert "".join(decoded.split()) == "".join(text.split())
+    else:
+        assert decoded == text
+
+
+@each
+@given(st.data())
+@settings(**COMMON)
+def test_ids_survive_text(tokenizer, data):
+    """What was encoded, decoded and encoded again is the same, unknowns included."""
+    ids = tokenizer.encode(data.draw(TEXT)).ids
+    if tokenizer.kind == "classic-bpe" and tokenizer.unknown_id in ids:
+        return  # an unknown character inside a word can hide a merge
+    again = tokenizer.encode(tokenizer.decode(ids)).ids
+    if tokenizer.kind == "word" and tokenizer.split == "punctuation":
+        assert tokenizer.decode(again) == tokenizer.decode(ids)
+    else:
+        assert again == ids
+
+
+@each
+@given(st.data())
+@settings(**COMMON)
+def test_stream_equals_decode(tokenizer, data):
+    """Any ids at all; and what was given out is never taken back nor a broken character."""
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
+    stream = tokenizer.stream()
+    given_out = [stream.push(index) for index in ids]
+    assert "".join(given_out) + stream.finish() == tokenizer.decode(ids)
+
+
+@each
+def test_stream_gives_whole_characters(tokenizer):
+    text = "é 日 👨‍👩‍👧"
+    stream, pushed = tokenizer.stream(), ""
+    for index in tokenizer.encode(text).ids:
+        pushed += stream.push(index)
+        if tokenizer.unknown_id is None:
+            assert text.startswith(pushed)
+
+
+@each
+def test_save_and_load(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "run" / "tokenizer")
+    for folder in (tmp_path / "run", tmp_path / "run" / "tokenizer"):
+        loaded = load_tokenizer(folder)
+        assert type(loaded) is type(tokenizer)
+        assert loaded.fingerprint == tokenizer.fingerprint
+        assert loaded.vocab_size == tokenizer.vocab_size
+        for text in CORPUS + HARD:
+            assert loaded.encode(text) == tokenizer.encode(text)
+
+
+@each
+@pytest.mark.parametrize("method", ["encode", "encode_batch"])
+def test_surrogates_are_refused(tokenizer, method):
+    text = "ab\ud83d"
+    with pytest.raises(DataError, match=r"U\+D83D at character 2"):
+        getattr(tokenizer, method)(text if method == "encode" else ["fine", text])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "byte"])
+def test_fit_refuses_surrogates(kind):
+    cls = registry.find("tokenizer", kind)
+    with pytest.raises(DataError, match=r"U\+DC00"):
+        cls.fit(["fine", "\udc00"], cls.Settings(kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["character", "word", "classic-bpe"])
+def test_nothing_to_learn(kind):
+    cls = registry.find("tokenizer", kind)
+    with pytest.raises(DataError, match="empty"):
+        cls.fit([], cls.Settings(kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["character", "word", "bpe", "classic-bpe"])
+def test_vocab_size_is_a_limit(kind):
+    cls = registry.find("tokenizer", kind)
+    for size in (257, 260):
+        fitted = cls.fit(
+            [" ".join(map(chr, range(0x4E00, 0x4F00))) * 3], cls.Settings(kind=kind, vocab_size=size)
+        )
+        assert fitted.vocab_size <= size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_reads_once_and_passes_errors_on(kind):
+    def broken():
+        yield "some text"
+        raise DataError("line 7 is broken")
+
+    cls = registry.find("tokenizer", kind)
+    if kind == "byte":
+        pytest.skip("reads nothing")
+    with pytest.raises(DataError, match="line 7"):
+        cls.fit(broken(), cls.Settings(kind=kind))
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_tokenizer_contract import LEARNED
+print([tokenizer.fingerprint for tokenizer in LEARNED])
+"""
+
+
+def test_same_vocabulary_in_every_process():
+    here = os.path.dirname(__file__)
+    for seed, threads in (("1", "1"), ("2", "4")):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
+        command = [sys.executable, "-c", PROGRAM, here]
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        assert printed.strip() == str([tokenizer.fingerprint for tokenizer in LEARNED])
+
+
+@each
+@pytest.mark.parametrize(
+    "wrong", [None, 5, "nonsense", [5], [["a"]], ["a", "a"], [["a", "zz"]], {}, [[]], {"a": 1}]
+)
+def test_malformed_files(tokenizer, wrong, tmp_path):
+    """Whatever stands under a key, and if a key is missing or too many, a RunError names the file."""
+    tree = {"kind": tokenizer.kind, **tokenizer.to_dict()}
+    path = tmp_path / "tokenizer.json"
+    for key in tree:
+        path.write_text(json.dumps(tree | {key: wrong}), encoding="utf-8")
+        with pytest.raises(RunError, match=r"tokenizer\.json"):
+            load_tokenizer(tmp_path)
+        path.write_text(
+            json.dumps({name: value for name, value in tree.items() if name != key}), encoding="utf-8"
+        )
+        with pytest.raises(RunError, match=r"tokenizer\.json"):
+            load_tokenizer(tmp_path)
+    path.write_text(json.dumps(tree | {"surplus": wrong}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"\xff", b'"x"', b'{"kind": "bpe"}', b"[" * 100_000]
+)
+def test_no_tokenizer(content, tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(RunError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(RunError, match="no tokenizer here"):
+        load_tokenizer(tmp_path / "none")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(RunError, match="no tokenizer here"):
+        load_tokenizer(tmp_path / "file")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_fork_after_threads_is_silent():
+    program = """
+import os
+from seqlab.tokenizers.bpe import ByteBPETokenizer
+tokenizer = ByteBPETokenizer.fit(["some words"] * 1000, ByteBPETokenizer.Settings())
+before = tokenizer.encode_batch(["some words"] * 100)
+child = os.fork()
+assert tokenizer.encode_batch(["some words"] * 100) == before
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert "TOKENIZERS_PARALLELISM" not in os.environ
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
