@@ -50,13 +50,12 @@ def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: 
 
 def choose_device(name: str) -> torch.device:
     """`auto` is the first of CUDA, MPS and CPU that is there."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        if torch.cuda.is_available():
-            name = "cuda"
-        else:
-            name = "mps" if torch.backends.mps.is_available() else "cpu"
+        name = next(kind for kind, found in there.items() if found)
     device = torch.device(name)
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there[device.type]:
-        raise RecipeError(f"there is no '{name}' device on this machine", where="training.device", hint="use auto or cpu")
+        raise RecipeError(
+            f"there is no '{name}' device on this machine", where="training.device", hint="use auto or cpu"
+        )
     return device

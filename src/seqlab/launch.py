@@ -147,7 +147,7 @@ class Prepared:
         """The recipe with a number of steps: as given, or as many as a measurement says fit into the budget."""
         recipe = self.recipe
         if recipe.training.steps is not None or self.counts:
-            return recipe if not self.counts else _steps(recipe, 1)
+            return recipe
         if recipe.training.budget is None:
             raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
         budget = seconds(recipe.training.budget)
@@ -263,12 +263,18 @@ def _existing(folder: Path, recipe: Recipe, resume: bool, ranks: Ranks) -> Recip
             raise RunError("holds other files and is not a run", where=str(folder), hint="choose another --out")
         return None
     if not resume:
-        raise RunError("there is a run here already", where=str(folder), hint="go on with --resume, or choose another --out")
+        raise RunError(
+            "there is a run here already",
+            where=str(folder),
+            hint="go on with --resume, or choose another --out",
+        )
     existing = run_recipe(folder)
     differences = _differences(existing, recipe, ranks)
     if differences:
         raise RunError(
-            f"the run has other settings: {'; '.join(differences)}", where=str(folder), hint="use the same, or another --out"
+            f"the run has other settings: {'; '.join(differences)}",
+            where=str(folder),
+            hint="use the same, or another --out",
         )
     return existing
 
@@ -276,11 +282,14 @@ def _existing(folder: Path, recipe: Recipe, resume: bool, ranks: Ranks) -> Recip
 def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     """Where the settings asked for differ from those of a run; what was left open may be anything."""
     ignored = ("environment.", "name", "about", "decoding.")
-    open_ended = {"training.report_every", "training.evaluate_every", "training.sample_every", "training.checkpoint_every"}
+    open_ended = {
+        "training.report_every",
+        "training.evaluate_every",
+        "training.sample_every",
+        "training.checkpoint_every",
+    }
     if new.training.budget is not None and new.training.steps is None:
         open_ended.add("training.steps")
-    if registry.FAMILIES["model"].get(old.model.kind, "").endswith(":NGram"):
-        open_ended |= {"training.steps", "training.budget"}
     before, after = flatten(old.to_dict()), flatten(new.to_dict())
     keys = [key for key in sorted({*before, *after}) if not key.startswith(ignored)]
     found = [

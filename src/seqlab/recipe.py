@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
@@ -232,7 +232,9 @@ def _parse(text: str, place: str) -> tuple[dict[str, Any], dict[str, int]]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "unreadable"
-        raise RecipeError(f"broken YAML ({problem})", where=f"{place}{line}", hint="check indents, quotes, colons") from None
+        raise RecipeError(
+            f"broken YAML ({problem})", where=f"{place}{line}", hint="check indents, quotes, colons"
+        ) from None
     if not isinstance(tree, dict):
         raise RecipeError("a recipe is a mapping of sections", where=place, hint="see `seqlab recipes lm/gpt`")
     lines: dict[str, int] = {}
@@ -299,20 +301,25 @@ def _build(cls: type[S], tree: Any, places: _Places, path: str = "") -> S:
             given = tree.get(name, field.default if isinstance(field.default, str) else None)
             if given is not None:
                 tree[name] = _part(family, given, places, f"{path}{name}")
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
-            if isinstance(tree.get(name, {}), Mapping):
-                tree[name] = _build(field.annotation, tree.get(name, {}), places, f"{path}{name}.")
+        elif _is_section(field.annotation) and isinstance(tree.get(name, {}), Mapping):
+            tree[name] = _build(field.annotation, tree.get(name, {}), places, f"{path}{name}.")
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
         raise _explained(cls, error, places, path) from None
 
 
+def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:
+    return isinstance(annotation, type) and issubclass(annotation, Settings)
+
+
 def _part(family: str, given: Any, places: _Places, path: str) -> PartSettings:
     section = {"kind": given} if isinstance(given, str) else given
     if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
         raise RecipeError(
-            f"'{path}' needs a kind", where=places.of(path), hint=f"one of {', '.join(registry.names(family))}"
+            f"'{path}' needs a kind",
+            where=places.of(path),
+            hint=f"one of {', '.join(registry.names(family))}",
         )
     part: type[PartSettings] = registry.find(family, section["kind"], places.of(f"{path}.kind")).Settings
     return _build(part, section, places, f"{path}.")

@@ -85,7 +85,12 @@ class Run:
         return {**self.task.metrics(totals, split), "step": self.step, "signature": self.task.signature()}
 
     def stream(
-        self, prompts: Sequence[str], *, choose: Choose | None = None, tokens: int | None = None, seed: int = 0
+        self,
+        prompts: Sequence[str],
+        *,
+        choose: Choose | None = None,
+        tokens: int | None = None,
+        seed: int = 0,
     ) -> Iterator[tuple[int, str]]:
         """(row, new text) as it is made; every piece is whole characters."""
         tokenizer = self.tokenizer
@@ -202,7 +207,8 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if digest not in _used:
         spec = importlib.util.spec_from_file_location(f"seqlab_code_{file.stem}", file)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
         _used.add(digest)
     return {"code": file.name, "code_sha256": digest}
@@ -221,5 +227,3 @@ def _needs_code(recipe: Recipe, folder: Path, code: str | os.PathLike[str] | Non
             where=str(folder),
             hint="give the same file with --code",
         )
-
-

@@ -28,9 +28,7 @@ def test_builtin_text(name):
 def test_the_reader_gives_whole_documents_of_the_fixed_split():
     data = DataSettings(train="python-docs")
     records = list(read(data, "valid"))
-    assert [record.fields["text"] for record in records] == [
-        d.text for d in builtin.documents("python-docs", "valid")
-    ]
+    assert [record.fields["text"] for record in records] == [d.text for d in builtin.documents("python-docs", "valid")]
     assert all(record.ends for record in records)
     assert records[0].file.startswith("python-docs:")
     lines = list(read(DataSettings(train="python-docs", documents="line"), "valid"))

@@ -20,9 +20,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\
 
 def whole(path, **keys) -> list[str]:
     """All of a file, nothing held out."""
-    return [
-        record.fields["text"] for record in read(DataSettings(train=str(path), valid=[], **keys), "train")
-    ]
+    return [record.fields["text"] for record in read(DataSettings(train=str(path), valid=[], **keys), "train")]
 
 
 def parts(path, **keys) -> tuple[list[str], list[str]]:

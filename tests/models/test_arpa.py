@@ -136,9 +136,7 @@ def test_broken_files(tmp_path, right, wrong, line, what):
 
 
 def test_a_missing_lower_order(tmp_path):
-    text = GOOD.replace("ngram 2=2", "ngram 2=2\nngram 3=1").replace(
-        "\n\\end", "\n\\3-grams:\n-1 a a a\n\n\\end"
-    )
+    text = GOOD.replace("ngram 2=2", "ngram 2=2\nngram 3=1").replace("\n\\end", "\n\\3-grams:\n-1 a a a\n\n\\end")
     (tmp_path / "model.arpa").write_text(text)
     with pytest.raises(DataError, match="line 17: the 2-gram that this begins with is missing"):
         read_arpa(tmp_path / "model.arpa")

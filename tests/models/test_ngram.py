@@ -137,9 +137,7 @@ def test_stupid_backoff_by_hand():
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_kneser_ney_as_written_out(order, modified):
     generator = np.random.default_rng(1)
-    documents = [
-        generator.zipf(1.3, size=n).clip(max=49).tolist() for n in generator.integers(0, 9, size=200)
-    ]
+    documents = [generator.zipf(1.3, size=n).clip(max=49).tolist() for n in generator.integers(0, 9, size=200)]
     model = fitted("modified-kneser-ney" if modified else "kneser-ney", order, documents, vocab_size=51)
     written = Written(documents, order, 51, modified)
     assert [0.5, 1, 1.5] not in written.discount.values()  # all orders have discounts of their own
@@ -190,9 +188,7 @@ def model(request):
     return fitted(*request.param)
 
 
-TOKENS = torch.tensor(
-    [[0, 1, 2, 3, 1, 2, 0, 2, 6, 1], [0, 0, 4, 1, 2, 3, 5, 5, 5, 5], [3, 1, 2, 2, 4, 0, 1, 7, 2, 3]]
-)
+TOKENS = torch.tensor([[0, 1, 2, 3, 1, 2, 0, 2, 6, 1], [0, 0, 4, 1, 2, 3, 5, 5, 5, 5], [3, 1, 2, 2, 4, 0, 1, 7, 2, 3]])
 
 
 def test_losses_are_those_of_the_logits(model):

@@ -46,9 +46,7 @@ def test_random_text(tmp_path, order, smoothing):
     text = np.random.default_rng(order).zipf(1.3, size=3000) % 30  # without <unk>, which yet has a share
     model = NGram(NGram.Settings(order=order, smoothing=smoothing), len(words))
     model.fit(np.append(text[:2500], 0))
-    sentences = [
-        [words[i] for i in part if i] for part in np.split(text[2500:], np.flatnonzero(text[2500:] == 0))
-    ]
+    sentences = [[words[i] for i in part if i] for part in np.split(text[2500:], np.flatnonzero(text[2500:] == 0))]
     compare(model, words, [*sentences, [], ["<unk>", "w1", "w2", "<unk>"]], tmp_path / "model.arpa")
 
 

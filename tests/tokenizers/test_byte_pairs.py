@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer as LibraryTokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
 from seqlab.tokenizers import bpe
 from seqlab.tokenizers.bpe import ByteBPETokenizer
 from seqlab.tokenizers.classic_bpe import ClassicBPETokenizer
 from seqlab.tokenizers.merges import apply_merges, learn_merges, shown, split_word
-from tokenizers import ByteLevelBPETokenizer as LibraryTokenizer
 
 SENTENCE = "vietnam takes measures to boost rice exports"
 
@@ -59,18 +59,14 @@ def test_library_trainer_breaks_ties_by_smallest_ids(seed):
     words = Counter(word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)).items()
     learned = ByteBPETokenizer.fit(text.splitlines(keepends=True), ByteBPETokenizer.Settings(vocab_size=320))
     ids = {token: index for index, token in enumerate(learned.tokens)}
-    expected = plain_merges(
-        words, lambda pair: (-ids.get(pair[0], 0), -ids.get(pair[1], 0)), len(learned.merges)
-    )
+    expected = plain_merges(words, lambda pair: (-ids.get(pair[0], 0), -ids.get(pair[1], 0)), len(learned.merges))
     assert learned.merges == expected
 
 
 @pytest.mark.parametrize("word_end", ["glued", "apart"])
 @pytest.mark.parametrize("seed", range(6))
 def test_trainer_equals_counting_anew(seed, word_end):
-    words = [
-        (split_word(word, word_end), count) for word, count in Counter(random_text(seed).split()).items()
-    ]
+    words = [(split_word(word, word_end), count) for word, count in Counter(random_text(seed).split()).items()]
     learned = learn_merges(words, [], None, 2)
     repeated = plain_merges(words, lambda pair: (shown(pair[0]), shown(pair[1])), 2000)
     assert learned == list(dict.fromkeys(repeated))
@@ -98,9 +94,7 @@ def test_the_sentence_of_the_lecture():
     pieces = [learned.token(index) for index in learned.encode(SENTENCE).ids]
     assert pieces == [f"{word}</w>" for word in SENTENCE.split()]
     last = dict(list(learned.ranks.items())[:34])
-    left = {
-        pair for word in SENTENCE.split() for pair in pairwise(apply_merges(split_word(word, "apart"), last))
-    }
+    left = {pair for word in SENTENCE.split() for pair in pairwise(apply_merges(split_word(word, "apart"), last))}
     assert len(left) == 1
 
 

@@ -48,9 +48,7 @@ HARD = [
 ]
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"])),
-    st.lists(st.sampled_from(["the", "cat", " ", "\n", ",", '"', "sat", "x", "é", "日", "<end>"])).map(
-        "".join
-    ),
+    st.lists(st.sampled_from(["the", "cat", " ", "\n", ",", '"', "sat", "x", "é", "日", "<end>"])).map("".join),
 )
 COMMON = {"deadline": None, "max_examples": 60}
 
@@ -193,9 +191,7 @@ def test_nothing_to_learn(kind):
 def test_vocab_size_is_a_limit(kind):
     cls = registry.find("tokenizer", kind)
     for size in (257, 260):
-        fitted = cls.fit(
-            [" ".join(map(chr, range(0x4E00, 0x4F00))) * 3], cls.Settings(kind=kind, vocab_size=size)
-        )
+        fitted = cls.fit([" ".join(map(chr, range(0x4E00, 0x4F00))) * 3], cls.Settings(kind=kind, vocab_size=size))
         assert fitted.vocab_size <= size
 
 
@@ -230,9 +226,7 @@ def test_same_vocabulary_in_every_process():
 
 
 @each
-@pytest.mark.parametrize(
-    "wrong", [None, 5, "nonsense", [5], [["a"]], ["a", "a"], [["a", "zz"]], {}, [[]], {"a": 1}]
-)
+@pytest.mark.parametrize("wrong", [None, 5, "nonsense", [5], [["a"]], ["a", "a"], [["a", "zz"]], {}, [[]], {"a": 1}])
 def test_malformed_files(tokenizer, wrong, tmp_path):
     """Whatever stands under a key, and if a key is missing or too many, a RunError names the file."""
     tree = {"kind": tokenizer.kind, **tokenizer.to_dict()}
@@ -241,9 +235,7 @@ def test_malformed_files(tokenizer, wrong, tmp_path):
         path.write_text(json.dumps(tree | {key: wrong}), encoding="utf-8")
         with pytest.raises(RunError, match=r"tokenizer\.json"):
             load_tokenizer(tmp_path)
-        path.write_text(
-            json.dumps({name: value for name, value in tree.items() if name != key}), encoding="utf-8"
-        )
+        path.write_text(json.dumps({name: value for name, value in tree.items() if name != key}), encoding="utf-8")
         with pytest.raises(RunError, match=r"tokenizer\.json"):
             load_tokenizer(tmp_path)
     path.write_text(json.dumps(tree | {"surplus": wrong}), encoding="utf-8")
@@ -251,9 +243,7 @@ def test_malformed_files(tokenizer, wrong, tmp_path):
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b"\xff", b'"x"', b'{"kind": "bpe"}', b"[" * 100_000]
-)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'"x"', b'{"kind": "bpe"}', b"[" * 100_000])
 def test_no_tokenizer(content, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(RunError, match=r"tokenizer\.json"):
@@ -283,7 +273,5 @@ assert os.waitpid(child, 0)[1] == 0
 assert "TOKENIZERS_PARALLELISM" not in os.environ
 """
     environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")

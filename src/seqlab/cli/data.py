@@ -31,9 +31,7 @@ def data() -> None:
     type=click.IntRange(1),
     help="Longest line, in characters.",
 )
-@click.option(
-    "--keep", default=5, show_default=True, type=click.IntRange(1), help="How many of each kind to list."
-)
+@click.option("--keep", default=5, show_default=True, type=click.IntRange(1), help="How many of each kind to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, as_json: bool) -> None:
     """Find what is wrong with data files, with file, line and byte.
@@ -51,9 +49,7 @@ def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: i
         _print_json(findings, faults, notes)
     else:
         _print_table(findings)
-        click.echo(
-            f"{_count(faults, 'fault')}, {_count(notes, 'note')}" if findings else "clean: nothing found"
-        )
+        click.echo(f"{_count(faults, 'fault')}, {_count(notes, 'note')}" if findings else "clean: nothing found")
     sys.exit(1 if faults else 0)
 
 
@@ -62,9 +58,7 @@ def _print_json(findings: list[Finding], faults: int, notes: int) -> None:
     from dataclasses import asdict
 
     listed = [{"fault": finding.fault, **asdict(finding)} for finding in findings]
-    click.echo(
-        json.dumps({"faults": faults, "notes": notes, "findings": listed}, ensure_ascii=False, indent=1)
-    )
+    click.echo(json.dumps({"faults": faults, "notes": notes, "findings": listed}, ensure_ascii=False, indent=1))
 
 
 def _print_table(findings: list[Finding]) -> None:

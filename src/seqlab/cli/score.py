@@ -12,7 +12,14 @@ import click
 @click.argument("run")
 @click.argument("file", required=False)
 @click.option("--rank", is_flag=True, help="Most probable first.")
-@click.option("--suggest", type=click.IntRange(1), is_flag=False, flag_value=5, metavar="[K]", help="The K (5) most likely next words after each line.")
+@click.option(
+    "--suggest",
+    type=click.IntRange(1),
+    is_flag=False,
+    flag_value=5,
+    metavar="[K]",
+    help="The K (5) most likely next words after each line.",
+)
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str | None, as_json: bool) -> None:
@@ -35,7 +42,11 @@ def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str
         click.echo("log-prob   perplexity  tokens  text")
     for line, one in scored:
         if as_json:
-            figures = {"log_probability": one.log_probability, "perplexity": one.perplexity, "tokens": one.tokens}
+            figures = {
+                "log_probability": one.log_probability,
+                "perplexity": one.perplexity,
+                "tokens": one.tokens,
+            }
             click.echo(json.dumps({"text": line, **figures}))
         else:
             click.echo(f"{one.log_probability:9.3f}  {one.perplexity:10.2f}  {one.tokens:6d}  {line}")

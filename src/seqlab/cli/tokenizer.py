@@ -27,9 +27,7 @@ def tokenizer() -> None:
 @click.argument("kind")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save it."
-)
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save it.")
 def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
@@ -45,9 +43,7 @@ def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) 
     from seqlab.errors import RunError
 
     if (out / "tokenizer.json").exists():
-        raise RunError(
-            "there is a tokenizer here already", where=str(out), hint="choose another folder for --out"
-        )
+        raise RunError("there is a tokenizer here already", where=str(out), hint="choose another folder for --out")
     cls = registry.find("tokenizer", kind)
     learned = cls.fit(read_texts(list(files)), _settings(cls, kind, vocab_size))
     learned.save(out)
@@ -124,15 +120,11 @@ def show(folders: tuple[Path, ...], text: str | None, data: str | None, as_json:
     if text is not None and data is not None:
         raise click.UsageError("give --text or --data, not both")
     measures = {
-        str(folder): measure(
-            load_tokenizer(folder), read_texts([data]) if data else [SAMPLE if text is None else text]
-        )
+        str(folder): measure(load_tokenizer(folder), read_texts([data]) if data else [SAMPLE if text is None else text])
         for folder in folders
     }
     if as_json:
-        rows = [
-            {"folder": folder, **_row(found), "pieces": found.pieces} for folder, found in measures.items()
-        ]
+        rows = [{"folder": folder, **_row(found), "pieces": found.pieces} for folder, found in measures.items()]
         click.echo(json.dumps(rows, ensure_ascii=False))
     else:
         _print_table(measures)
@@ -168,9 +160,7 @@ def _settings(cls: Any, kind: str, vocab_size: int | None) -> Any:
     from seqlab.errors import RecipeError
 
     try:
-        return (
-            cls.Settings(kind=kind) if vocab_size is None else cls.Settings(kind=kind, vocab_size=vocab_size)
-        )
+        return cls.Settings(kind=kind) if vocab_size is None else cls.Settings(kind=kind, vocab_size=vocab_size)
     except ValidationError as error:
         fault = error.errors()[0]["msg"].lower()
         raise RecipeError(f"--vocab-size {vocab_size} does not suit '{kind}': {fault}") from None

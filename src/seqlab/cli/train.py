@@ -47,7 +47,7 @@ def train(
 
     if not is_first():
         return
-    last = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
+    last: dict[str, Any] = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
     if as_json:
         click.echo(json.dumps({"run": str(run.folder), "best_step": run.step, "last": last}))
         return
@@ -64,8 +64,8 @@ def _with_code(code: str | None, then: Any) -> Any:
 
 
 def _check(recipe: Any, as_json: bool) -> None:
+    from seqlab.checkup import check
     from seqlab.cli.tables import table
-    from seqlab.launch import check
 
     findings = check(recipe)
     if as_json:

@@ -114,9 +114,7 @@ def _sources() -> list[Path]:
 
 
 def _belongs(path: Path) -> bool:
-    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith(
-        "config-"
-    )  # of this machine
+    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith("config-")  # of this machine
     return not generated and LEFT_OUT.isdisjoint(path.parts)
 
 

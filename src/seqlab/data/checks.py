@@ -93,9 +93,7 @@ class Findings:
             found += kept
             if rest := self.rest[kind]:
                 last = kept[-1]
-                found.append(
-                    Finding(kind, last.file, last.line, last.byte, "more of them after this one", rest)
-                )
+                found.append(Finding(kind, last.file, last.line, last.byte, "more of them after this one", rest))
         return found
 
 
@@ -172,9 +170,7 @@ class FileCheck:
     def mixed_line_ends(self) -> None:
         if len(self.first) > 1:
             byte, line = sorted(self.first.values())[1]
-            counts = ", ".join(
-                f"{count:,} {LINE_END_NAMES[end]}" for end, count in self.ends.items() if count
-            )
+            counts = ", ".join(f"{count:,} {LINE_END_NAMES[end]}" for end, count in self.ends.items() if count)
             self.findings.add("mixed line ends", self.file, line, byte, f"first of another kind ({counts})")
 
     def lines(self, block: Block) -> None:

@@ -26,9 +26,7 @@ MOST = 0.5
 """Where more of the validation lines than this share are in the training data, it is not by chance."""
 
 
-def examine(
-    files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 5
-) -> list[Finding]:
+def examine(files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 5) -> list[Finding]:
     """All that is found in files, folders or patterns: the first `keep` of a kind, then how many more."""
     findings = Findings(keep)
     train, held = _hashes(files, max_line, findings), _hashes(valid, max_line, findings)
@@ -104,9 +102,7 @@ def _overlap(train: dict[Path, Hashes], held: dict[Path, Hashes], findings: Find
 def _indices(hashes: Hashes, chosen: Hashes) -> Iterator[int]:
     """Where hashes are among the chosen ones, a chunk at a time."""
     for start in range(0, len(hashes), CHUNK):
-        yield from (
-            start + int(index) for index in np.flatnonzero(np.isin(hashes[start : start + CHUNK], chosen))
-        )
+        yield from (start + int(index) for index in np.flatnonzero(np.isin(hashes[start : start + CHUNK], chosen)))
 
 
 def _shown(text: bytes) -> str:

@@ -54,16 +54,12 @@ def find_files(source: str, also: Iterable[str] = ()) -> list[Path]:
     elif glob.has_magic(source):
         found = (Path(name) for name in glob.iglob(str(path), recursive=True))
     elif path.exists():
-        raise DataError(
-            "neither a file nor a folder", where=source, hint="give a file that can be read twice"
-        )
+        raise DataError("neither a file nor a folder", where=source, hint="give a file that can be read twice")
     else:
         raise DataError(f"no file or folder '{source}'", hint=_similar(path, also))
     files = sorted(file for file in found if file.is_file() and _wanted(file, path))
     if not files:
-        raise DataError(
-            "no files here that are not empty", where=source, hint="check the path or the pattern"
-        )
+        raise DataError("no files here that are not empty", where=source, hint="check the path or the pattern")
     return files
 
 
@@ -105,9 +101,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"damaged .gz file ({error})", where=str(path), hint="get it again") from None
     except OSError as error:
-        raise DataError(
-            f"cannot be read ({error.strerror})", where=str(path), hint="check its permissions"
-        ) from None
+        raise DataError(f"cannot be read ({error.strerror})", where=str(path), hint="check its permissions") from None
 
 
 def blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Block]:
@@ -170,9 +164,7 @@ def _refuse_binary(data: bytes, path: Path) -> None:
     if (at := data.find(b"\0", 0, 8192)) >= 0:
         line = 1 + data.count(b"\n", 0, at)
         hint = "give text: a pattern such as 'folder/*.txt' picks files"
-        raise DataError(
-            "binary file (it holds NUL bytes)", where=f"{path}, line {line}, byte {at}", hint=hint
-        )
+        raise DataError("binary file (it holds NUL bytes)", where=f"{path}, line {line}, byte {at}", hint=hint)
 
 
 def _decoded(block: Block, path: Path, errors: str) -> str:
@@ -184,9 +176,7 @@ def _decoded(block: Block, path: Path, errors: str) -> str:
         line = block.line + block.data.count(b"\n", 0, at)
         place = f"{path}, line {line}, byte {block.byte + at}"
         hint = "find all such places with `seqlab data check FILE`, or convert the file with iconv"
-        raise DataError(
-            f"not UTF-8 (0x{block.data[at]:02x}, {error.reason})", where=place, hint=hint
-        ) from None
+        raise DataError(f"not UTF-8 (0x{block.data[at]:02x}, {error.reason})", where=place, hint=hint) from None
 
 
 def lines(given: Iterable[Piece], file: str) -> Iterator[tuple[int, str]]:

@@ -27,6 +27,9 @@ class Cursor(NamedTuple):
     batch: int = 0
 
 
+BEGINNING = Cursor()
+
+
 class Order(ABC):
     """Which examples make up each batch."""
 
@@ -39,7 +42,7 @@ class Order(ABC):
     def chunk(self, epoch: int, number: int) -> list[Indices]:
         """The batches of one chunk."""
 
-    def walk(self, cursor: Cursor = Cursor()) -> Iterator[tuple[Cursor, Indices]]:
+    def walk(self, cursor: Cursor = BEGINNING) -> Iterator[tuple[Cursor, Indices]]:
         """All batches from a cursor on, for ever, each with the place it stands at."""
         while True:
             batches = self.chunk(cursor.epoch, cursor.chunk)

@@ -202,9 +202,7 @@ def _cell(row: Row, column: str, role: str, path: Path) -> str:
     if not isinstance(value, str):
         raise DataError(f"column '{column}' is no text but {json.dumps(value)[:40]}", where=where)
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError(
-            f"half of a UTF-16 pair in column '{column}'", where=where, hint="no UTF-8 text can hold it"
-        )
+        raise DataError(f"half of a UTF-16 pair in column '{column}'", where=where, hint="no UTF-8 text can hold it")
     return value
 
 
@@ -218,9 +216,7 @@ def _held_out(files: list[Path], data: DataSettings, split: Split, roles: Sequen
     return _spread(files, data, split, roles)
 
 
-def _ends_of_texts(
-    files: list[Path], data: DataSettings, split: Split, roles: Sequence[str]
-) -> Iterator[Record]:
+def _ends_of_texts(files: list[Path], data: DataSettings, split: Split, roles: Sequence[str]) -> Iterator[Record]:
     """Each text up to its cut, or after it; a text too short to be cut is all train."""
     cuts = [cut_point(path, data.hold_out) if size_of(path) >= FEWEST_BYTES else 0 for path in files]
     if not any(cuts):

@@ -18,7 +18,7 @@ from seqlab.data.randomness import Key
 END = 0
 """The id of `<end>`, as in every tokenizer."""
 
-Tokens = NDArray[np.integer]  # type: ignore[type-arg]
+Tokens = NDArray[np.integer]
 
 
 @dataclass
@@ -47,15 +47,18 @@ class Lanes:
 
     tokens: Tokens
     window: int
+    lanes: int
 
-    def order(self, batch_size: int, seed: int) -> Order:
-        self.lanes = min(batch_size, len(self.tokens))
+    def __post_init__(self) -> None:
+        self.lanes = min(self.lanes, len(self.tokens))
         self.length = len(self.tokens) // self.lanes
         self.steps = -(-self.length // self.window)
-        return Streams(self.lanes, self.steps, batch_size)
 
     def __len__(self) -> int:
         return self.lanes * self.steps
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        return Streams(self.lanes, self.steps, batch_size)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         lane, step = np.divmod(indices, self.steps)

@@ -110,9 +110,7 @@ class TokenStore:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{folder}.lock"):
-                if (
-                    store := cls._load(folder, plan)
-                ) is None:  # unless another process has built it meanwhile
+                if (store := cls._load(folder, plan)) is None:  # unless another process has built it meanwhile
                     _build(folder, records(), plan, progress or (lambda _: None))
                     store = cls._load(folder, plan)
         except OSError as error:  # the readers give DataErrors of their own: this one is about writing
@@ -181,9 +179,7 @@ def _build(folder: Path, records: Iterable[Record], plan: _Plan, progress: Calla
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _encode(
-    room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]
-) -> dict[str, Totals]:
+def _encode(room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> dict[str, Totals]:
     with ExitStack() as files:
         writers = {
             role: _Writer(
@@ -223,9 +219,7 @@ class _Writer:
         self.open = False  # has the last document more pieces to come?
         self.offsets.write(np.zeros(1, "int64").tobytes())
 
-    def write(
-        self, texts: list[str], encoded: Sequence[Sequence[int] | Ids], ends: NDArray[np.bool_]
-    ) -> None:
+    def write(self, texts: list[str], encoded: Sequence[Sequence[int] | Ids], ends: NDArray[np.bool_]) -> None:
         flat = np.concatenate([np.empty(0, "uint8"), *(np.asarray(ids) for ids in encoded if len(ids))])
         if flat.size and not (flat.min() >= 0 and flat.max() < self.plan.vocab_size):
             raise ValueError(f"ids from {flat.min()} to {flat.max()} where there are {self.plan.vocab_size}")

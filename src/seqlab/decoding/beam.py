@@ -56,7 +56,9 @@ def beam_search(
         totals = scores[:, None] + checked(reading.logits).log_softmax(-1)
         # a stable sort, so that ties always fall to the earlier hypothesis and the smaller token
         ranked, places = totals.flatten().sort(descending=True, stable=True)
-        rows, ids, kept = [], [], []
+        rows: list[int] = []
+        ids: list[int] = []
+        kept: list[tuple[tuple[int, ...], float]] = []
         for score, place in zip(ranked.tolist(), places.tolist(), strict=True):
             if score == -float("inf") or len(rows) == beam.width:
                 break
@@ -84,5 +86,3 @@ def beam_search(
 def _settled(finished: list[Hypothesis], best_live: float, beam: Beam, tokens: int) -> bool:
     """Log-probabilities only fall, so no live hypothesis can end better than its score at the full length."""
     return len(finished) == beam.width and finished[-1].rank >= beam.rank(best_live, tokens)
-
-

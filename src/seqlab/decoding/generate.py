@@ -20,6 +20,9 @@ CHUNK = 32
 """Prompts are read this many positions at a time: with one shape for all, their bits depend on no neighbour."""
 
 
+GREEDY = Greedy()
+
+
 class Token(NamedTuple):
     """A new token of one row."""
 
@@ -40,7 +43,7 @@ class Reading:
 def generate(
     model: LanguageModel,
     prompts: Sequence[Sequence[int]],
-    choose: Choose = Greedy(),
+    choose: Choose = GREEDY,
     tokens: int = 100,
     stop: frozenset[int] = frozenset(),
     source: Mapping[str, Tensor] | None = None,
@@ -69,13 +72,16 @@ def generate(
         state = reading.state
         if len(going) < len(active):
             keep = torch.tensor(going, device=device)
-            active, names, chosen, state = [active[p] for p in going], names[keep], chosen[keep], state.select(keep)
+            active, names, chosen, state = (
+                [active[p] for p in going],
+                names[keep],
+                chosen[keep],
+                state.select(keep),
+            )
         reading = advance(model, chosen, state, [texts[row] for row in active], source)
 
 
-def read(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping[str, Tensor] | None = None
-) -> Reading:
+def read(model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping[str, Tensor] | None = None) -> Reading:
     """Read prompts of any lengths, in chunks that are padded on the right."""
     if not all(prompts):
         raise ValueError("a prompt must have at least one token")

@@ -7,7 +7,7 @@ one way only (and are faster for several rows), which makes a request's text ind
 from __future__ import annotations
 
 import copy
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ def packed(model: M) -> M:
                 setattr(parent, name, PackedLinear(child.weight, child.bias))
             elif type(child) is TokenEmbedding:
                 setattr(parent, name, PackedTokenEmbedding(child))
-    return cast(M, twin)
+    return twin
 
 
 class PackedLinear(nn.Module):
@@ -64,4 +64,5 @@ class PackedTokenEmbedding(nn.Module):
 
 
 def _available() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return there and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")

@@ -37,7 +37,7 @@ def score(model: LanguageModel, sequences: Sequence[Sequence[int]], window: int 
     return [_score(model, np.asarray(sequence, dtype=np.int64), window) for sequence in sequences]
 
 
-def _score(model: LanguageModel, tokens: np.ndarray, window: int | None) -> Score:  # type: ignore[type-arg]
+def _score(model: LanguageModel, tokens: np.ndarray, window: int | None) -> Score:
     if len(tokens) == 0:
         return Score(0.0, 0)
     window = min(len(tokens), window or model.context or len(tokens))

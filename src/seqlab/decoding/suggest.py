@@ -23,9 +23,7 @@ class Suggestion:
 
 
 @torch.inference_mode()
-def suggest(
-    model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], count: int
-) -> list[Suggestion]:
+def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], count: int) -> list[Suggestion]:
     """Words with the log-probability that the text goes on with them.
 
     A hypothesis is a word as soon as something follows that is not part of it; ways of cutting the same word into
@@ -40,7 +38,9 @@ def suggest(
     for _ in range(LONGEST):
         totals = scores[:, None] + checked(reading.logits).log_softmax(-1)
         ranked, places = totals.flatten().sort(descending=True, stable=True)
-        rows, kept, new_scores = [], [], []
+        rows: list[int] = []
+        kept: list[tuple[int, ...]] = []
+        new_scores: list[float] = []
         for score, place in zip(ranked[: 4 * width].tolist(), places[: 4 * width].tolist(), strict=True):
             row, token = divmod(place, totals.shape[1])
             text = (*live[row], token)
@@ -64,9 +64,7 @@ def suggest(
     return sorted(found, key=lambda one: (-one.log_probability, one.word))[:count]
 
 
-def _word(
-    tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]
-) -> tuple[str, bool]:
+def _word(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]) -> tuple[str, bool]:
     """What has been added to the prompt as a word, and whether it is complete."""
     if text[-1] == tokenizer.end_id:
         return _added(tokenizer, already, prompt, text[:-1]).strip(), True

@@ -43,19 +43,13 @@ def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
     if model.settings.smoothing not in ("kneser-ney", "modified-kneser-ney"):
         # What they do with unseen contexts, or add-k with unseen words, ARPA cannot say: other programs
         # would read other numbers.
-        raise RunError(
-            f"ARPA cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney"
-        )
+        raise RunError(f"ARPA cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney")
     if len(words) != model.vocab_size:
-        raise RunError(
-            f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one for each id"
-        )
+        raise RunError(f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one for each id")
     spelt = [BEGINS, *map(escape, words[1:])]
     word, times = Counter(spelt).most_common(1)[0]
     if times > 1:
-        raise RunError(
-            f"{times} tokens are spelt '{word}'", hint="ARPA needs a different word for each token"
-        )
+        raise RunError(f"{times} tokens are spelt '{word}'", hint="ARPA needs a different word for each token")
     with _open(Path(path), "wb") as file:
         for piece in _pieces(model, spelt):
             file.write(piece.encode("utf-8"))
@@ -107,9 +101,7 @@ def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
     ending = [ENDS, *spelt[1:]]
     texts = spelt
     for order in range(1, model.order + 1):
-        log_probability = np.minimum(
-            model.table("log_probability", order)[:-1].double().cpu().numpy() / LN10, 0
-        )
+        log_probability = np.minimum(model.table("log_probability", order)[:-1].double().cpu().numpy() / LN10, 0)
         if order > 1:
             prefix, word = np.divmod(model.table("keys", order)[:-1].cpu().numpy(), model.vocab_size)
             texts = [f"{texts[p]} {ending[w]}" for p, w in zip(prefix.tolist(), word.tolist(), strict=True)]
@@ -191,30 +183,22 @@ class _Reader:
         while (line := self.advance()) and not line.startswith(b"\\"):
             fields = line.split()
             if not order < len(fields) < order + 3:
-                raise self.error(
-                    f"{len(fields)} fields for a {order}-gram", hint="a number, the words, a backoff"
-                )
+                raise self.error(f"{len(fields)} fields for a {order}-gram", hint="a number, the words, a backoff")
             if order == 1:
                 self.ids.setdefault(fields[1], len(self.ids) - 1)  # two words share id 0
             try:
                 tokens.extend([self.ids[word] for word in fields[1 : order + 1]])
                 numbers.extend((float(fields[0]), float(fields[-1]) if len(fields) == order + 2 else 0.0))
             except KeyError as error:
-                raise self.error(
-                    f"the word {error.args[0].decode(errors='replace')!r} is no 1-gram"
-                ) from None
+                raise self.error(f"the word {error.args[0].decode(errors='replace')!r} is no 1-gram") from None
             except ValueError:
                 raise self.error("not a number", hint="a number, the words, a backoff") from None
             lines.append(self.number)
         if len(lines) != sizes[order - 1]:
             raise self.error(f"{len(lines)} {order}-grams end here, but \\data\\ says {sizes[order - 1]}")
         logs = np.array(numbers).reshape(-1, 2) * LN10
-        section = _Section(
-            np.array(tokens, dtype=np.int64).reshape(-1, order), logs[:, 0], logs[:, 1], np.array(lines)
-        )
-        self.check(
-            section, ~((logs[:, 0] <= 0) & (logs[:, 1] < math.inf)), "not the logarithm of a probability"
-        )
+        section = _Section(np.array(tokens, dtype=np.int64).reshape(-1, order), logs[:, 0], logs[:, 1], np.array(lines))
+        self.check(section, ~((logs[:, 0] <= 0) & (logs[:, 1] < math.inf)), "not the logarithm of a probability")
         return section
 
     def unigrams(self, section: _Section) -> Integers:

@@ -78,7 +78,7 @@ class GPT(LanguageModel):
             return Output(self.norm(x), None)
         after = state.consume()
         positions = after.lengths[:, None] + time
-        x = self._embed(tokens, positions.clamp(max=self.context - 1))  # what is beyond is padding
+        x = self._embed(tokens, positions.clamp(max=self.position.num_embeddings - 1))  # what is beyond is padding
         for block, cache in zip(self.blocks, self._caches(after, positions), strict=True):
             x = block(x, cache)
         after.lengths = after.lengths + real_lengths(tokens, mask)

@@ -98,7 +98,8 @@ class State:
         """The rows of both; buffers of different capacity are padded."""
         shared, owner = None, None
         if self.shared is not None and other.shared is not None:
-            assert self.owner is not None and other.owner is not None
+            assert self.owner is not None
+            assert other.owner is not None
             sources = len(next(iter(self.shared.values())))
             shared = {name: _stack(tensor, other.shared[name]) for name, tensor in self.shared.items()}
             owner = torch.cat([self.owner, other.owner + sources])

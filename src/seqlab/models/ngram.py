@@ -218,9 +218,7 @@ class NGram(LanguageModel):
 
     def _checked(self, tokens: NDArray[np.integer[Any]]) -> Integers:
         if tokens.ndim != 1 or len(tokens) == 0:
-            raise DataError(
-                f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text"
-            )
+            raise DataError(f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text")
         outside = np.flatnonzero((tokens < 0) | (tokens >= self.vocab_size))
         if len(outside):
             where, token = outside[0], tokens[outside[0]]

@@ -87,9 +87,7 @@ def count_ngrams(tokens: Integers, order: int, vocab_size: int) -> list[Counts]:
 
 def relative_frequencies(levels: list[Counts]) -> Tables:
     """p(w | h) = c(hw) / c(h): 0 for what was not seen; after an unseen context undefined, here 0 too."""
-    return Tables(
-        _frequencies(levels), [np.full(len(level.count), -np.inf) for level in levels[:-1]], -np.inf
-    )
+    return Tables(_frequencies(levels), [np.full(len(level.count), -np.inf) for level in levels[:-1]], -np.inf)
 
 
 def add_k(levels: list[Counts], k: float) -> Tables:

@@ -47,7 +47,7 @@ class RecurrentLanguageModel(LanguageModel):
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
-        zeros = self.recurrent.start(rows)
+        zeros = self.recurrent.start(rows, self.bias)
         return State(self._named(zeros), self.bias.new_zeros(rows).long())
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:

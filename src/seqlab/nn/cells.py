@@ -60,7 +60,7 @@ class Elman(Cell):
         nn.init.orthogonal_(self.recurrent.weight)
 
     def inputs(self, x: Tensor) -> Tensor:
-        return self.input(x)
+        return self.input(x)  # type: ignore[no-any-return]
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
@@ -88,7 +88,7 @@ class LSTM(Cell):
         self.input.bias.data[hidden : 2 * hidden] = 1.0
 
     def inputs(self, x: Tensor) -> Tensor:
-        return self.input(x)
+        return self.input(x)  # type: ignore[no-any-return]
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state

@@ -21,11 +21,9 @@ class Recurrent(nn.Module):
         self.layers: Sequence[Cell] = nn.ModuleList(cells)  # type: ignore[assignment]
         self.dropout = nn.Dropout(dropout)
 
-    def start(self, rows: int) -> list[CellState]:
-        """All parts of all layers at zero."""
-        like = next(self.parameters(), None)
-        options = {} if like is None else {"device": like.device, "dtype": like.dtype}
-        return [tuple(torch.zeros(rows, cell.hidden, **options) for _ in cell.parts) for cell in self.layers]
+    def start(self, rows: int, like: Tensor) -> list[CellState]:
+        """All parts of all layers at zero, of the device and the precision of a tensor."""
+        return [tuple(like.new_zeros(rows, cell.hidden) for _ in cell.parts) for cell in self.layers]
 
     def forward(
         self, x: Tensor, state: Sequence[CellState], mask: Tensor | None = None
@@ -43,9 +41,7 @@ class Recurrent(nn.Module):
         return x.transpose(0, 1), after
 
 
-def _unroll(
-    cell: Cell, x: Tensor, state: CellState, keep: Sequence[Tensor] | None
-) -> tuple[Tensor, CellState]:
+def _unroll(cell: Cell, x: Tensor, state: CellState, keep: Sequence[Tensor] | None) -> tuple[Tensor, CellState]:
     """One step after the other; where `keep` is False the state stays as it is."""
     outputs = []
     # unbind once: indexing inputs[t] step by step would make the backward pass quadratic in T

@@ -36,8 +36,8 @@ class LanguageModelling(Task):
         lanes: int = Field(default=8, gt=0)
         """How many parts evaluation reads side by side, each with a new state, where streams are read."""
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer) -> None:
-        self.settings, self.tokenizer = settings, tokenizer
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, streams: int) -> None:
+        self.settings, self.tokenizer, self.streams = settings, tokenizer, streams
         self.stride = settings.stride or max(1, settings.window // 2)
         if self.stride > settings.window:
             raise RecipeError(
@@ -53,7 +53,7 @@ class LanguageModelling(Task):
 
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:
-        return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer)
+        return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer, recipe.training.batch_size)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -63,7 +63,9 @@ class LanguageModelling(Task):
         column = self.column(data, which)
         tokens, window = column.flat, self.settings.window
         if training:
-            return Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window)
+            return (
+                Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window, self.streams)
+            )
         facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
             return ScoredWindows(tokens, window, self.stride, facts)
@@ -108,7 +110,9 @@ class LanguageModelling(Task):
         """Windows must fit into what the model can look at."""
         context, window = getattr(body, "context", None), self.settings.window
         if context is not None and window > context:
-            raise RecipeError(f"'task.window' {window} is longer than 'model.context' {context}", hint="make them equal")
+            raise RecipeError(
+                f"'task.window' {window} is longer than 'model.context' {context}", hint="make them equal"
+            )
         if context is not None and self.settings.reading == "streams":
             raise RecipeError(
                 "a model with a limited context cannot read endless streams", hint="set task.reading=windows"

@@ -53,6 +53,7 @@ class Task(ABC):
 
     def check(self, body: nn.Module) -> None:
         """Refuse a model that cannot read what this task gives it (RecipeError)."""
+        return None
 
     @abstractmethod
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Split:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Self
 
+import tokenizers as library
 from pydantic import Field
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-import tokenizers as library
 from seqlab.recipe import PartSettings
 from seqlab.tokenizers.tokenizer import (
     END,
@@ -100,9 +100,7 @@ class ByteBPETokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         parts = [list(_parts(text)) for text in texts]
         encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
-        return [
-            list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts
-        ]
+        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
     def decode(self, ids: Iterable[int]) -> str:
         return decode_bytes(self.pieces, ids)
@@ -122,9 +120,7 @@ class ByteBPETokenizer(Tokenizer):
         tokens, known = distinct_strings(data, "tokens"), set(data["tokens"])
         if tokens[:1] != [END] or not known.issuperset(BYTE_OF_SIGN):
             raise ValueError("a byte is missing")
-        merges = [
-            (left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))
-        ]
+        merges = [(left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))]
         if not all({left, right, left + right} <= known for left, right in merges):
             raise ValueError("a merge makes no token")
         return cls(tokens, merges)

@@ -88,9 +88,7 @@ class ClassicBPETokenizer(Tokenizer):
         for match in WORD.finditer(text):
             word_ids, stops = self._encode_word(match[0])
             ids += word_ids
-            offsets += (
-                (match.start() + start, match.start() + stop) for start, stop in pairwise([0, *stops])
-            )
+            offsets += ((match.start() + start, match.start() + stop) for start, stop in pairwise([0, *stops]))
         return Encoding(ids, offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

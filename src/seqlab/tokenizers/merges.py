@@ -56,9 +56,7 @@ class _PairCounts:
     def __init__(self, corpus: list[tuple[list[str], int]]) -> None:
         self.corpus = corpus
         self.counts: Counter[Pair] = Counter()
-        self.places: defaultdict[Pair, set[int]] = defaultdict(
-            set
-        )  # may name words that no longer have the pair
+        self.places: defaultdict[Pair, set[int]] = defaultdict(set)  # may name words that no longer have the pair
         for index, (symbols, count) in enumerate(corpus):
             for pair in pairwise(symbols):
                 self.counts[pair] += count
@@ -143,11 +141,7 @@ def apply_merges(symbols: Sequence[str], ranks: Mapping[Pair, int]) -> list[str]
         rank = heapq.heappop(queue)
         for index in sorted(starts.pop(rank)):
             following = after[index]
-            if (
-                not parts[index]
-                or following == len(parts)
-                or ranks.get((parts[index], parts[following])) != rank
-            ):
+            if not parts[index] or following == len(parts) or ranks.get((parts[index], parts[following])) != rank:
                 continue  # an earlier merge took one of the two
             parts[index] += parts[following]
             parts[following] = ""

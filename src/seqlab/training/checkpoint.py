@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from seqlab.errors import RunError
-from seqlab.training.distributed import Ranks
+from seqlab.training.distributed import ALONE, Ranks
 
 Tensors = dict[str, Tensor]
 
@@ -41,7 +41,7 @@ class Checkpoints:
     def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
         self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
 
-    def save(self, snapshot: Snapshot, ranks: Ranks = Ranks()) -> None:
+    def save(self, snapshot: Snapshot, ranks: Ranks = ALONE) -> None:
         """Write a checkpoint and point `best` at the best one; then remove what is neither new nor best."""
         step = int(snapshot.facts["step"])
         draft = self.folder / f".draft-{step:08d}"

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 from torch import distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -65,6 +65,9 @@ class Ranks:
     def leave(self) -> None:
         if self.world > 1 and dist.is_initialized():
             dist.destroy_process_group()
+
+
+ALONE = Ranks()
 
 
 def is_first() -> bool:

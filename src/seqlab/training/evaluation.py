@@ -8,12 +8,12 @@ import torch
 from seqlab.data.batches import Split
 from seqlab.data.randomness import Key
 from seqlab.objectives.objective import Objective
-from seqlab.training.distributed import Ranks
+from seqlab.training.distributed import ALONE, Ranks
 
 
 @torch.no_grad()
 def evaluate(
-    objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = Ranks()
+    objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """The sums of an objective over a split: `sum`, `count`, and its parts."""
     was_training = objective.training

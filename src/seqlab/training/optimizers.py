@@ -117,9 +117,7 @@ class Muon:
         if hidden:
             # matched to AdamW's step size, so that one learning rate serves both
             members += [
-                torch.optim.Muon(
-                    hidden, rate, settings.weight_decay, settings.momentum, adjust_lr_fn="match_rms_adamw"
-                )
+                torch.optim.Muon(hidden, rate, settings.weight_decay, settings.momentum, adjust_lr_fn="match_rms_adamw")
             ]
         if rest:
             betas, epsilon = settings.betas, settings.epsilon

@@ -23,7 +23,7 @@ from torch import nn
 
 from seqlab import registry
 from seqlab.data.batches import Split
-from seqlab.data.order import Cursor, Indices
+from seqlab.data.order import BEGINNING, Cursor, Indices
 from seqlab.data.randomness import Key, mix
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import State
@@ -31,7 +31,7 @@ from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
-from seqlab.training.distributed import Ranks
+from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
 
@@ -65,7 +65,7 @@ class Progress:
     """Where a training stands; with the weights and the generators, all that the next step depends on."""
 
     step: int = 0
-    cursor: Cursor = Cursor()
+    cursor: Cursor = BEGINNING
     tokens: int = 0
     best: dict[str, float] | None = None
     """The step and the value of the best evaluation so far."""
@@ -88,7 +88,7 @@ class Trainer:
         folder: Path,
         watcher: Watcher | None = None,
         sample: Callable[[], list[str]] | None = None,
-        ranks: Ranks = Ranks(),
+        ranks: Ranks = ALONE,
     ) -> None:
         assert settings.steps is not None
         self.objective, self.task, self.settings, self.ranks = objective, task, settings, ranks
@@ -128,7 +128,8 @@ class Trainer:
                 if self.stop_asked:
                     self.save()
                     raise Interrupted(
-                        f"stopped and saved at step {self.progress.step} of {self.steps}", hint="go on with --resume"
+                        f"stopped and saved at step {self.progress.step} of {self.steps}",
+                        hint="go on with --resume",
                     )
 
     def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
@@ -140,7 +141,7 @@ class Trainer:
         loss = total / max(count, 1.0)
         self._finite(loss, "loss")
         gradients = [p.grad for p in self.weights if p.grad is not None]
-        # sums over pieces and ranks become the mean over the whole batch; DDP has divided by the ranks already
+        # from the sum over pieces and ranks to the mean; DDP has divided by the number of ranks already
         torch._foreach_mul_(gradients, self.ranks.world / max(count, 1.0))
         norm = self._clip()
         self._finite(norm, "gradient")
@@ -153,7 +154,9 @@ class Trainer:
 
     def _gradients(self, cursor: Cursor, indices: Indices) -> tuple[float, float]:
         """Backward through this rank's pieces of the batch; the sum of the losses and their count."""
-        pieces = np.array_split(indices, self.ranks.world * self.settings.accumulate)[self.ranks.rank :: self.ranks.world]
+        pieces = np.array_split(indices, self.ranks.world * self.settings.accumulate)[
+            self.ranks.rank :: self.ranks.world
+        ]
         key = Key(self.settings.seed, cursor.epoch)
         sums = torch.zeros(2, device=self.device)
         for number, piece in enumerate(pieces):
@@ -178,7 +181,7 @@ class Trainer:
     def _finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
             raise RunError(
-                f"the {name} became {value} at step {self.progress.step + 1}; weights and checkpoints are as before it",
+                f"the {name} became {value} at step {self.progress.step + 1}; nothing after that was kept",
                 hint="try a smaller training.learning_rate or training.clip_norm",
             )
 
@@ -221,7 +224,7 @@ class Trainer:
             "gradient_norm": sums["norm"] / sums["steps"],
             "learning_rate": self.settings.learning_rate * self.schedule(own.step),
         }
-        own.sums = {name: 0.0 for name in sums}
+        own.sums = dict.fromkeys(sums, 0.0)
         self._write(self.log, entry)
         now = time.perf_counter()
         seconds, tokens = now - self.clock, own.tokens - self.clock_tokens

@@ -1,0 +1,97 @@
+"""Look before you leap: is this training set up to succeed, and what will it cost?"""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from seqlab.build import choose_device
+from seqlab.data.order import Cursor, Indices
+from seqlab.launch import Prepared, prepare
+from seqlab.recipe import Recipe, seconds
+from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
+from seqlab.training.trainer import Silence, Trainer
+
+BY_HEART = 60
+"""Steps in which one batch must be half learned."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    value: str
+    note: str
+    ok: bool = True
+
+
+def check(recipe: Recipe) -> list[Finding]:
+    """Nothing is written; the recipe's own batches, on copies of its model."""
+    device = choose_device(recipe.training.device)
+    prepared = prepare(recipe, device, Silence())
+    findings = [_data(prepared)]
+    if prepared.counts:
+        return [*findings, Finding("training", "counts", "this model counts and has no steps")]
+    with tempfile.TemporaryDirectory() as folder:
+        constant = {"training.steps": 10_000_000, "training.schedule": "constant"}
+        trial_recipe = prepared.recipe.changed(constant)
+        objective = copy.deepcopy(prepared.objective)
+        trial = prepared.trainer(trial_recipe, Path(folder), Silence(), Ranks(), objective)
+        trial.objective.train()
+        first_batch = next(trial.order.walk())
+        return [
+            *findings,
+            _first_loss(prepared, trial),
+            _by_heart(trial, first_batch),
+            _cost(prepared, trial),
+        ]
+
+
+def _data(prepared: Prepared) -> Finding:
+    weights = sum(p.numel() for p in prepared.objective.parameters())
+    sizes = ", ".join(f"{name} {value:,}" for name, value in prepared.task.sizes.items())
+    examples = f"{len(prepared.train_split):,} training" if not prepared.counts else "all of the text in one"
+    return Finding("model and data", f"{weights:,} weights, {sizes}", f"{examples} examples")
+
+
+def _first_loss(prepared: Prepared, trial: Trainer) -> Finding:
+    """A model that knows nothing gives each of V tokens 1 / V: a loss of ln V."""
+    totals = evaluate(trial.objective, prepared.valid_split, trial.settings.batch_size, trial.device)
+    loss = totals["sum"] / totals["count"]
+    vocabulary = prepared.task.sizes.get("vocab_size")
+    if vocabulary is None:
+        return Finding("first loss", f"{loss:.3f}", "before any step", math.isfinite(loss))
+    expected = math.log(vocabulary)
+    near = abs(loss - expected) < 0.15 * expected
+    advice = "as it should be" if near else "the weights start far from even: look at the initialisation"
+    return Finding("first loss", f"{loss:.3f}", f"ln V = {expected:.3f}: {advice}", near)
+
+
+def _by_heart(trial: Trainer, batch: tuple[Cursor, Indices]) -> Finding:
+    """A model that can learn at all can learn one batch by heart."""
+    losses = [trial.learn(*batch)["loss"] for _ in range(BY_HEART)]
+    halved = losses[-1] < 0.5 * losses[0]
+    advice = "it can learn" if halved else "too slow: look at training.learning_rate and the targets"
+    return Finding("one batch by heart", f"{losses[0]:.3f} → {losses[-1]:.3f}", f"{BY_HEART} steps: {advice}", halved)
+
+
+def _cost(prepared: Prepared, trial: Trainer) -> Finding:
+    batches = trial.order.walk()
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        trial.learn(*next(batches))
+        times.append(time.perf_counter() - start)
+    step = sorted(times)[len(times) // 2]
+    training = prepared.recipe.training
+    ahead = step * training.steps if training.steps else seconds(training.budget or "1s")
+    memory = ""
+    if torch.cuda.is_available():
+        memory = f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB on the device"
+    return Finding("time ahead", f"{ahead / 60:.1f} minutes", f"{step * 1000:.0f} ms a step{memory}")

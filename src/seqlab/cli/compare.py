@@ -1,0 +1,82 @@
+"""`seqlab compare`"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from seqlab.comparison import Result
+
+
+@click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
+@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Trainings of each.")
+@click.option("--out", default="runs/compare", show_default=True, help="The folder for the runs and the plot.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, as_json: bool) -> None:
+    """Train each RECIPE under one equal budget and show which one wins: one table, one plot.
+
+    KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
+    """
+    from seqlab.cli.progress import Bar
+    from seqlab.comparison import compare as run_all
+    from seqlab.errors import RecipeError
+    from seqlab.recipe import Recipe, seconds
+
+    try:
+        seconds(budget)
+    except ValueError as error:
+        raise RecipeError(f"'{budget}' is no budget: {error}", where="--budget") from None
+    overrides = [one for one in recipes if "=" in one]
+    loaded = [Recipe.load(one, overrides) for one in recipes if "=" not in one]
+    results = run_all(loaded, budget=budget, seeds=seeds, out=out, watch=lambda name: Bar(name, quiet=as_json))
+    report(results, Path(out), as_json)
+
+
+def report(results: list[Result], out: Path, as_json: bool) -> None:
+    """The table and the plot."""
+    from seqlab.comparison import rows, unit
+
+    by = unit(results)
+    plot = draw(results, out / "curves.png")
+    if as_json:
+        table_data: list[dict[str, Any]] = [asdict(row) for row in rows(results)]
+        runs = [asdict(one) for one in results]
+        click.echo(json.dumps({"unit": by, "table": table_data, "runs": runs, "plot": str(plot)}))
+        return
+    from seqlab.cli.tables import table
+
+    titles = ["model", f"held-out {by.replace('_', ' ')}", "perplexity", "parameters", "tokens/s", "seconds"]
+    several = len({one.seed for one in results}) > 1
+    lines = [
+        [
+            row.name,
+            f"{row.value:.3f} ± {row.spread:.3f}" if several else f"{row.value:.3f}",
+            f"{row.perplexity:.1f}",
+            row.parameters,
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.seconds:.1f}",
+        ]
+        for row in rows(results)
+    ]
+    table(titles, lines)
+    click.echo(f"plot: {plot}")
+
+
+def draw(results: list[Result], path: Path) -> Path:
+    from seqlab.comparison import unit
+    from seqlab.inspection.figures import curves
+
+    by = unit(results)
+    lines: dict[str, list[list[tuple[float, float]]]] = {}
+    for one in results:
+        lines.setdefault(one.name, []).append([(point["seconds"], point[by]) for point in one.curve])
+    title = "The same text, the same time: which model predicts best?"
+    curves(lines, path, title, "seconds of training", f"held-out {by.replace('_', ' ')}")
+    return path

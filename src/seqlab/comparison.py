@@ -1,0 +1,130 @@
+"""A fair comparison: the same budget for every recipe, several seeds, one table, one plot."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqlab.launch import train
+from seqlab.recipe import Recipe
+from seqlab.run import Run
+from seqlab.training.log import read_log
+from seqlab.training.trainer import Silence, Watcher
+
+UNITS = ("bits_per_character", "loss")
+"""What models are compared by: the first of these that all of them have."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One training of one recipe."""
+
+    name: str
+    seed: int
+    folder: str
+    metrics: dict[str, Any]
+    parameters: int
+    tokens_per_second: float
+    seconds: float
+    """From reading the data to the last checkpoint."""
+    curve: list[dict[str, float]] = field(repr=False)
+    """Held-out figures over training time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe over all seeds: means, and the spread (standard deviation) of the figure compared."""
+
+    name: str
+    value: float
+    spread: float
+    perplexity: float
+    parameters: int
+    tokens_per_second: float
+    seconds: float
+
+
+def compare(
+    recipes: Sequence[str | os.PathLike[str] | Recipe],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    budget: str = "60s",
+    seeds: int = 1,
+    out: str | os.PathLike[str] = "runs/compare",
+    watch: Callable[[str], AbstractContextManager[Watcher]] = lambda name: nullcontext(Silence()),
+) -> list[Result]:
+    """Train each recipe with each seed under one budget; finished runs in `out` are taken as they are."""
+    loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
+    results = []
+    for seed in range(seeds):
+        for recipe in loaded:
+            changes = {**(overrides or {}), "training.seed": seed, "training.budget": budget}
+            start = time.perf_counter()
+            with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
+                folder = Path(out) / f"{recipe.name}-seed{seed}"
+                run = train(recipe.changed(changes), out=folder, resume=True, watcher=watcher)
+            results.append(_result(recipe.name, seed, run, time.perf_counter() - start))
+    return results
+
+
+def unit(results: Sequence[Result]) -> str:
+    return next(name for name in UNITS if all(name in one.metrics for one in results))
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """The table, best first."""
+    by = unit(results)
+    table = []
+    for name in dict.fromkeys(one.name for one in results):
+        own = [one for one in results if one.name == name]
+        values = [one.metrics[by] for one in own]
+        table.append(
+            Row(
+                name,
+                statistics.mean(values),
+                statistics.stdev(values) if len(values) > 1 else 0.0,
+                statistics.mean(one.metrics.get("perplexity", float("nan")) for one in own),
+                own[0].parameters,
+                statistics.mean(one.tokens_per_second for one in own),
+                statistics.mean(one.seconds for one in own),
+            )
+        )
+    return sorted(table, key=lambda row: row.value)
+
+
+def _result(name: str, seed: int, run: Run, seconds: float) -> Result:
+    timing = run.timing
+    busy = sum(entry["seconds"] for entry in timing)
+    tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
+    metrics = run.evaluate()
+    return Result(
+        name,
+        seed,
+        str(run.folder),
+        metrics,
+        run.parameters,
+        tokens / max(busy, 1e-9),
+        seconds,
+        curve(run.folder),
+    )
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    """Held-out figures of a run: step, seconds of training until then, and the metrics."""
+    clock: dict[int, float] = {}
+    total = 0.0
+    for entry in read_log(folder / "timing.jsonl"):
+        total += entry["seconds"]
+        clock[entry["step"]] = total
+    points = []
+    for entry in read_log(folder / "log.jsonl"):
+        if "valid" in entry:
+            until = [seconds for step, seconds in clock.items() if step <= entry["step"]]
+            points.append({"step": entry["step"], "seconds": max(until, default=total), **entry["valid"]})
+    return points
