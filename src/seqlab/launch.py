@@ -20,6 +20,7 @@ import seqlab
 from seqlab import registry
 from seqlab.build import build, choose_device
 from seqlab.data.batches import Split
+from seqlab.data.readers import fingerprint
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
@@ -29,6 +30,7 @@ from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, flatten, seconds
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.tasks.task import Task
+from seqlab.tokenizers import load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
@@ -157,7 +159,7 @@ class Prepared:
         return _steps(recipe, max(1, int(shared)))
 
     def _measure(self, budget: float, ranks: Ranks) -> int:
-        """Steps on throwaway copies, for a twentieth of the budget; a tenth of it is kept for evaluations."""
+        """Time steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so."""
         recipe = _steps(self.recipe, 1_000_000)
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
             trial = self.trainer(recipe, Path(folder), Silence(), ranks, copy.deepcopy(self.objective))
@@ -171,10 +173,13 @@ class Prepared:
                 times.append(time.perf_counter() - start)
             start = time.perf_counter()
             evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
-            evaluation = time.perf_counter() - start
+            if trial.sample is not None:
+                trial.objective.eval()
+                trial.sample()
+            pause = time.perf_counter() - start
         own = times[2:]  # the first steps also warm up
-        evaluations = 8  # the default grid
-        left = budget - max(1.0, budget / 20) - evaluations * evaluation
+        pauses = 8  # the default grid
+        left = budget - max(1.0, budget / 20) - pauses * pause
         return max(1, int(max(left, budget / 4) / (sum(own) / len(own))))
 
 
@@ -185,8 +190,6 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
         task = cast(Task, kind.prepare(recipe))
     else:
-        from seqlab.tokenizers import load_tokenizer
-
         known = yaml.safe_load((load_from / "model.yaml").read_text(encoding="utf-8"))
         task = cast(Task, kind.restore(recipe, load_tokenizer(load_from / "tokenizer"), known["memory"]))
     objective = build(recipe, task).to(device)
@@ -229,6 +232,7 @@ def _filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
         "ranks": ranks.world,
+        "data": _data_fingerprint(recipe),
         **remembered,
     }
     return recipe.model_copy(update={"training": training.model_copy(update=grid), "environment": environment})
@@ -295,11 +299,18 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     found = [
         f"{key} was {before.get(key)}, now {after.get(key)}"
         for key in keys
-        if before.get(key) != after.get(key) and not (key in open_ended and key not in after)
+        if before.get(key) != after.get(key) and not (key in open_ended and after.get(key) is None)
     ]
     if old.environment.get("ranks", 1) != ranks.world:
         found.append(f"ranks were {old.environment.get('ranks', 1)}, now {ranks.world}")
+    if not found and old.environment.get("data") != _data_fingerprint(new):
+        found.append(f"the contents of {new.data.train} or of the held-out data have changed")
     return found
+
+
+def _data_fingerprint(recipe: Recipe) -> str:
+    """Tells whether the data of a run are still the same."""
+    return f"{fingerprint(recipe.data, 'train')[:16]}-{fingerprint(recipe.data, 'valid')[:16]}"
 
 
 def _free_folder(recipe: Recipe, resume: bool) -> Path:

@@ -143,7 +143,7 @@ class Recipe(Settings):
         return _build(cls, _copy(tree), _Places("recipe", {}))
 
     def to_dict(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json")
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
@@ -276,6 +276,11 @@ def _set(tree: dict[str, Any], key: str, value: Any, place: str | None = None) -
         if not isinstance(below, dict):
             raise RecipeError(f"'{section}' in '{key}' has no keys of its own", where=place)
         node = below
+    if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
+        # keys that were meant for another kind go, unless the new one has them too
+        known = registry.find(sections[-1], str(value), place).Settings.model_fields
+        for name in [name for name in node if name not in known]:
+            del node[name]
     node[last] = value
     if sections == ["training"] and last in ("steps", "budget"):  # the one that was set last decides
         node.pop("budget" if last == "steps" else "steps", None)

@@ -274,9 +274,7 @@ def test_train_and_valid_are_disjoint_and_together_everything(text, block, share
         everything = list(read(DataSettings(train=str(path), valid=[], documents=documents), "train"))
         assert all(data.values())
         if documents == "file":
-            assert "".join(r.fields["text"] for split in data.values() for r in split) == path.read_text(
-                encoding="utf-8", newline=""
-            )
+            assert "".join(r.fields["text"] for split in data.values() for r in split) == path.read_bytes().decode()
         else:
             both = sorted(data["train"] + data["valid"], key=lambda record: record.line)
             assert both == everything

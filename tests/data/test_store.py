@@ -188,9 +188,10 @@ def test_two_processes_at_once(cache):
 
 def test_a_killed_build_is_done_again(cache):
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=build_slowly, args=(0, context.Queue()))
+    results = context.Queue()
+    process = context.Process(target=build_slowly, args=(0, results))
     process.start()
-    while not list(cache.glob("*.building")):
+    while process.is_alive() and not list(cache.glob("*.building")):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.join()

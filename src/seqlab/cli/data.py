@@ -80,7 +80,8 @@ def _print_table(findings: list[Finding]) -> None:
             place = (finding.file, str(finding.line), str(finding.byte))
             table.add_row(severity, finding.kind, *place, finding.what)
     if findings:
-        Console(markup=False, highlight=False, emoji=False).print(table)
+        console = Console(markup=False, highlight=False, emoji=False)
+        console.print(table, width=None if console.is_terminal else max(console.width, 140))
 
 
 def _count(number: int, noun: str) -> str:

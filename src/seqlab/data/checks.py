@@ -174,16 +174,17 @@ class FileCheck:
             self.findings.add("mixed line ends", self.file, line, byte, f"first of another kind ({counts})")
 
     def lines(self, block: Block) -> None:
-        """Lengths and hashes. A line longer than a block comes in parts; only the first is hashed."""
+        """Lengths and hashes. A line longer than a block comes in parts, and its hash is one of them all."""
         whole = block.data.split(b"\n")
         if self.begun + max(map(len, whole)) > self.max_line:
             self.long_lines(block, whole)
-        tail = whole.pop()
+        if self.begun:
+            self.hashes[-1] = hash((self.hashes[-1], whole[0])) | 1
         fresh = whole[1:] if self.begun else whole
-        if tail and not (self.begun and not whole):
-            fresh.append(tail)
+        if not whole[-1]:  # after the end of the last line
+            fresh = fresh[:-1]
         self.hashes.extend([hash(text := line.strip()) & -2 | (len(text) >= SHORT) for line in fresh])
-        self.begun = len(tail) + (self.begun if not whole else 0)
+        self.begun = len(whole[-1]) + (self.begun if len(whole) == 1 else 0)
 
     def long_lines(self, block: Block, whole: list[bytes]) -> None:
         at, begun = 0, self.begun

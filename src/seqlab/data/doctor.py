@@ -5,8 +5,8 @@ limit, rows that do not parse, lines of the validation data that are in the trai
 may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters, short lines in
 both training and validation.
 
-Files are streamed. What stays in memory is a hash of 8 bytes for each line, and the first findings of each
-kind.
+Files are streamed. What stays in memory is a hash of 8 bytes for each line (and, while they are compared, a
+sorted copy), and the first findings of each kind.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqlab.data.checks import FileCheck, Finding, Findings, Hashes, located
 from seqlab.data.files import find_files
@@ -30,9 +31,12 @@ def examine(files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_
     """All that is found in files, folders or patterns: the first `keep` of a kind, then how many more."""
     findings = Findings(keep)
     train, held = _hashes(files, max_line, findings), _hashes(valid, max_line, findings)
-    _duplicates(train, findings)
-    _duplicates(held, findings)
-    _overlap(train, held, findings)
+    known = _sorted(train)
+    _duplicates(train, known, findings)
+    if held:
+        lines = _sorted(held)
+        _duplicates(held, lines, findings)
+        _overlap(held, known, _among(lines, known).sum() > MOST * len(lines), findings)
     return findings.all()
 
 
@@ -43,16 +47,22 @@ def _hashes(names: Sequence[str], max_line: int, findings: Findings) -> dict[Pat
 
 def _sorted(hashes: dict[Path, Hashes]) -> Hashes:
     """The hashes of all lines that are not blank."""
-    whole: Hashes = np.concatenate([np.empty(0, "int64"), *hashes.values()])
-    whole = whole[whole != 0]
+    whole: Hashes = np.concatenate([np.empty(0, "int64"), *(of_file[of_file != 0] for of_file in hashes.values())])
     whole.sort()
     return whole
 
 
-def _duplicates(hashes: dict[Path, Hashes], findings: Findings) -> None:
+def _among(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
+    """Which of the hashes are among those that are sorted?"""
+    if not len(ordered):
+        return np.zeros(len(hashes), bool)
+    found: NDArray[np.bool_] = ordered[np.searchsorted(ordered[:-1], hashes)] == hashes
+    return found
+
+
+def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings) -> None:
     """Lines that occur before, here or in an earlier file."""
-    whole = _sorted(hashes)
-    again = whole[1:][whole[1:] == whole[:-1]]
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
     room = min(len(again), findings.room("duplicate line"))
     findings.rest["duplicate line"] += len(again) - room
     again = np.unique(again)
@@ -84,13 +94,10 @@ def _place(hashes: dict[Path, Hashes], running: int) -> str:
     raise IndexError(running)
 
 
-def _overlap(train: dict[Path, Hashes], held: dict[Path, Hashes], findings: Findings) -> None:
+def _overlap(held: dict[Path, Hashes], known: Hashes, much: bool, findings: Findings) -> None:
     """Lines of the validation data that are in the training data."""
-    known = np.unique(_sorted(train))
-    lines = _sorted(held)
-    much = len(lines) > 0 and np.isin(lines, known).mean() > MOST
     for path, of_file in held.items():
-        inside = np.isin(of_file, known) & (of_file != 0)
+        inside = _among(of_file, known) & (of_file != 0)
         long = inside & ((of_file & 1 == 1) | much)
         for kind, chosen in (("overlap", long), ("short overlap", inside & ~long)):
             numbers = [int(index) + 1 for index in np.flatnonzero(chosen)[: findings.room(kind)]]
@@ -102,7 +109,7 @@ def _overlap(train: dict[Path, Hashes], held: dict[Path, Hashes], findings: Find
 def _indices(hashes: Hashes, chosen: Hashes) -> Iterator[int]:
     """Where hashes are among the chosen ones, a chunk at a time."""
     for start in range(0, len(hashes), CHUNK):
-        yield from (start + int(index) for index in np.flatnonzero(np.isin(hashes[start : start + CHUNK], chosen)))
+        yield from (start + int(index) for index in np.flatnonzero(_among(hashes[start : start + CHUNK], chosen)))
 
 
 def _shown(text: bytes) -> str:

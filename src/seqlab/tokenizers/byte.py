@@ -28,8 +28,6 @@ class ByteTokenizer(Tokenizer):
 
     class Settings(PartSettings):
         kind: str = "byte"
-        vocab_size: None = None
-        """Always 257; the key is there because every tokenizer has it."""
 
     kind = "byte"
 

@@ -64,6 +64,7 @@ class Checkpoints:
                 self._prune()
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
+            (self.run / ".draft-best").unlink(missing_ok=True)
             last = self.steps()[-1:]
             left = f"the checkpoint of step {last[0]} is whole" if last else "there is none yet"
             raise RunError(
@@ -95,10 +96,13 @@ class Checkpoints:
         snapshot = self._read(step, 0) if step in self.steps() else None
         return snapshot or self.newest()
 
-    def after(self, step: int) -> None:
-        """Forget checkpoints later than a step: the damaged ones that a resumed run passes over."""
-        for later in [s for s in self.steps() if s > step]:
+    def tidy(self, facts: dict[str, Any]) -> None:
+        """Before a resumed run goes on: drop damaged checkpoints, and end a `save` that was killed on the way."""
+        for later in [step for step in self.steps() if step > facts["step"]]:
             shutil.rmtree(self.folder / f"step-{later:08d}")
+        self._clear_drafts()
+        self._point_best(facts)
+        self._prune()
 
     def _read(self, step: int, rank: int) -> Snapshot | None:
         folder = self.folder / f"step-{step:08d}"
@@ -114,15 +118,16 @@ class Checkpoints:
                 json.loads((folder / "state.json").read_text(encoding="utf-8")),
             )
         except (OSError, ValueError, AttributeError, SafetensorError) as error:
-            reason = f"{error.strerror}: {Path(error.filename).name}" if isinstance(error, OSError) else error
-            self.warn(f"checkpoint {folder} is damaged ({reason}); using the one before it")
+            reason = f"{error.strerror}: {Path(error.filename or '').name}" if isinstance(error, OSError) else error
+            self.warn(f"checkpoint {folder} is damaged ({reason}) and passed over")
             return None
 
     def _point_best(self, facts: dict[str, Any]) -> None:
-        best = (facts.get("best") or {}).get("step", facts["step"])
-        draft = self.run / ".draft-best"
-        _write(draft, f"step-{best:08d}\n".encode())
-        draft.replace(self.run / "best")
+        name = f"step-{(facts.get('best') or facts)['step']:08d}\n"
+        best, draft = self.run / "best", self.run / ".draft-best"
+        if not best.exists() or best.read_text(encoding="utf-8") != name:
+            _write(draft, name.encode())
+            draft.replace(best)
 
     def _prune(self) -> None:
         steps = self.steps()

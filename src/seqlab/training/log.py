@@ -38,9 +38,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     entries = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().split(b"\n")[:-1]:  # what follows the last newline is being written
         try:
             entries.append(json.loads(line))
         except ValueError:
-            break  # a line that is being written
+            break  # damaged: what comes before it can still be read
     return entries

@@ -108,7 +108,8 @@ class Trainer:
         self.timing = Log(folder / "timing.jsonl")
         self.progress = Progress()
         self.carried: list[State | None] = [None] * settings.accumulate
-        self.stop_asked = False
+        self.asked = False  # by a signal to this process
+        self.stopping = False  # because some rank was asked: all of them know it from the same step on
         torch.manual_seed(mix(settings.seed, ranks.rank) % 2**63)  # dropout; data has its own keys
 
     # ------------------------------------------------------------------ the loop
@@ -125,8 +126,7 @@ class Trainer:
                 figures = self.learn(cursor, indices)
                 self.watcher.stepped(self.progress.step, self.steps, figures)
                 self._report_on_grid()
-                if self.stop_asked:
-                    self.save()
+                if self.stopping:
                     raise Interrupted(
                         f"stopped and saved at step {self.progress.step} of {self.steps}",
                         hint="go on with --resume",
@@ -136,8 +136,8 @@ class Trainer:
         """One step of the optimizer on one global batch."""
         self.optimizer.zero_grad(set_to_none=True)
         total, count = self._gradients(cursor, indices)
-        total, count, stop = self.ranks.sum([total, count, float(self.stop_asked)], self.device)
-        self.stop_asked = stop > 0
+        total, count, asked = self.ranks.sum([total, count, float(self.asked)], self.device)
+        self.stopping = asked > 0
         loss = total / max(count, 1.0)
         self._finite(loss, "loss")
         gradients = [p.grad for p in self.weights if p.grad is not None]
@@ -211,7 +211,7 @@ class Trainer:
             self._sample(self.sample)
         patience = self.settings.patience
         own.finished = last or (patience is not None and own.stale >= patience)
-        if due(self.settings.checkpoint_every) or better or own.finished:
+        if due(self.settings.checkpoint_every) or better or own.finished or self.stopping:
             self.save()
 
     def _report(self) -> None:
@@ -290,6 +290,10 @@ class Trainer:
     def restore(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
         snapshot = self.checkpoints.newest(self.ranks.rank)
+        if snapshot is None and self.checkpoints.steps():
+            raise RunError(
+                "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to begin again"
+            )
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
@@ -309,11 +313,16 @@ class Trainer:
             torch.mps.set_rng_state(snapshot.state["generator.mps"])
         for number in range(len(self.carried)):
             prefix = f"carried.{number}."
-            own = {n.removeprefix(prefix): t.to(self.device) for n, t in snapshot.state.items() if n.startswith(prefix)}
+            # a copy, since matrix products may give other bits where memory is not aligned, as in a mapped file
+            own = {
+                name.removeprefix(prefix): tensor.to(self.device, copy=True)
+                for name, tensor in snapshot.state.items()
+                if name.startswith(prefix)
+            }
             self.carried[number] = State.from_tensors(own) if own else None
         self.ranks.wait()
         if self.ranks.first:
-            self.checkpoints.after(self.progress.step)
+            self.checkpoints.tidy(snapshot.facts)
         self.ranks.wait()
 
     @contextmanager
@@ -321,9 +330,9 @@ class Trainer:
         """Ctrl-C and SIGTERM ask for a stop after the step that is running; a second Ctrl-C does not wait."""
 
         def ask(number: int, frame: object) -> None:
-            if self.stop_asked:
+            if self.asked and number == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.stop_asked = True
+            self.asked = True
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,0 +1,82 @@
+"""Every language model that seqlab ships, small, with weights far from zero: what the contracts are tested on."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from seqlab.models.gpt import GPT
+from seqlab.models.language_model import LanguageModel
+from seqlab.models.ngram import NGram
+from seqlab.models.rnn import RecurrentLanguageModel
+from seqlab.nn.cells import LSTM, Elman
+
+VOCAB = 23
+CONTEXT = 128
+
+
+def _ngram(smoothing: str, order: int = 3) -> LanguageModel:
+    model = NGram(NGram.Settings(kind="ngram", order=order, smoothing=smoothing), VOCAB)
+    generator = np.random.default_rng(5)
+    model.fit(np.minimum(generator.geometric(0.15, 60_000) - 1, VOCAB - 1))  # skewed; 0 ends a document
+    return model
+
+
+def _recurrent(cell, depth: int = 1, tied: bool = True, loudness: float = 1.5) -> LanguageModel:
+    settings = RecurrentLanguageModel.Settings(kind="recurrent", cell=cell, width=20, depth=depth, tied=tied)
+    return _loud(RecurrentLanguageModel(settings, VOCAB), loudness)
+
+
+def _gpt() -> LanguageModel:
+    settings = GPT.Settings(kind="gpt", width=24, depth=2, heads=3, context=CONTEXT)
+    return _loud(GPT(settings, VOCAB), 6.0)
+
+
+def _loud(model: LanguageModel, factor: float) -> LanguageModel:
+    """Weights large enough that every part of the model matters to its output, biases and norms included."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.mul_(factor)
+            else:
+                weight.add_(torch.randn_like(weight) * 0.1)
+    return model
+
+
+def _elman(activation: str):
+    return Elman.Settings(kind="elman", activation=activation)
+
+
+_LSTM = LSTM.Settings(kind="lstm")
+
+BUILDERS = {
+    "ngram-counts": lambda: _ngram("counts", order=2),
+    "ngram-add-k": lambda: _ngram("add-k"),
+    "ngram-stupid-backoff": lambda: _ngram("stupid-backoff"),
+    "ngram-kneser-ney": lambda: _ngram("kneser-ney"),
+    "ngram-modified-kneser-ney": lambda: _ngram("modified-kneser-ney", order=4),
+    "ngram-unigram": lambda: _ngram("add-k", order=1),
+    "lstm": lambda: _recurrent(_LSTM),
+    "lstm-untied": lambda: _recurrent(_LSTM, tied=False),
+    "lstm-depth-2": lambda: _recurrent(_LSTM, depth=2),
+    "elman-tanh": lambda: _recurrent(_elman("tanh")),
+    "elman-relu": lambda: _recurrent(_elman("relu"), loudness=0.9),  # above 1 its states grow without end
+    "elman-sigmoid": lambda: _recurrent(_elman("sigmoid"), depth=2, tied=False),
+    "gpt": _gpt,
+}
+
+
+def build(name: str, seed: int = 1) -> LanguageModel:
+    """A new model; the same seed gives the same weights."""
+    torch.manual_seed(seed)
+    return BUILDERS[name]().eval()
+
+
+@cache
+def shipped(name: str) -> LanguageModel:
+    """One that tests share and do not change."""
+    return build(name)
+
+
+def some_tokens(rows: int, time: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(VOCAB, (rows, time), generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,65 @@
+"""Imports torch and seqlab once, then runs command lines in forked children: a start costs milliseconds.
+
+Reads lines of JSON: {"arguments": [...], "environment": {...}, "output": FILE} starts a child and answers its process
+id; {"wait": ID} answers its exit code. No torch operation runs here, so that children inherit no threads.
+"""
+
+import json
+import os
+import sys
+import time
+
+import torch.distributed.run  # noqa: F401  (what children would import)
+
+import seqlab.cli.progress
+import seqlab.cli.train
+import seqlab.launch
+from seqlab import cli, registry
+
+for family, members in registry.FAMILIES.items():
+    for name in members:
+        registry.find(family, name)
+
+
+def slow_down_fsync(seconds: float) -> None:
+    """So that a save takes long enough to be hit."""
+    fsync = os.fsync
+
+    def slow(handle: int) -> None:
+        fsync(handle)
+        time.sleep(seconds)
+
+    os.fsync = slow
+
+
+def run(order: dict) -> int:
+    output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(order["environment"])
+    if "SLOW_FSYNC" in os.environ:
+        slow_down_fsync(float(os.environ["SLOW_FSYNC"]))
+    sys.argv = ["seqlab", *order["arguments"]]
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+for line in sys.stdin:
+    order = json.loads(line)
+    if "wait" in order:
+        _, status = os.waitpid(order["wait"], 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+        continue
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = run(order)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    print(child, flush=True)
