@@ -24,7 +24,12 @@ def build(recipe: Recipe, task: Task) -> Objective:
             f"{', '.join(sorted(task.sizes))}",
             hint="choose another model.kind",
         )
-    body = model(recipe.model, **task.sizes)
+    try:
+        body = model(recipe.model, **task.sizes)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error) and "overflow" not in str(error):
+            raise
+        raise RecipeError("the model does not fit into memory", where="model", hint="make it smaller") from None
     task.check(body)
     objective: Objective = registry.find("objective", recipe.objective.kind)(recipe.objective, body, task.head(body))
     return objective

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqlab.errors import RecipeError
 from seqlab.launch import train
 from seqlab.recipe import Recipe
 from seqlab.run import Run
@@ -61,6 +63,7 @@ def compare(
 ) -> list[Result]:
     """Train each recipe with each seed under one budget; finished runs in `out` are taken as they are."""
     loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
+    _check_names([recipe.name for recipe in loaded])
     results = []
     for seed in range(seeds):
         for recipe in loaded:
@@ -71,6 +74,15 @@ def compare(
                 run = train(recipe.changed(changes), out=folder, resume=True, watcher=watcher)
             results.append(_result(recipe.name, seed, run, time.perf_counter() - start))
     return results
+
+
+def _check_names(names: list[str]) -> None:
+    """Names of recipes are names of folders, and lines of the table."""
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"several recipes are called '{name}'", hint="give each a `name` of its own")
+        if not re.fullmatch(r"[\w.-]*\w", name):
+            raise RecipeError(f"'{name}' cannot name a folder", hint="set `name` to letters, digits, - and _")
 
 
 def unit(results: Sequence[Result]) -> str:

@@ -6,6 +6,7 @@ import copy
 import os
 import platform
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,9 +29,8 @@ from seqlab.errors import RecipeError, RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, flatten, seconds
-from seqlab.run import Run, load, run_recipe, use_code
+from seqlab.run import Run, load, restored_task, run_recipe, use_code
 from seqlab.tasks.task import Task
-from seqlab.tokenizers import load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
@@ -58,17 +58,19 @@ def train(
     device = choose_device(recipe.training.device)
     ranks = Ranks.join(device)
     try:
-        existing = _existing(folder, recipe, resume, ranks)
+        existing = _existing(folder, recipe, resume, ranks, code)
         if existing is not None:
             recipe = existing
+            watcher.said(_standing(folder, recipe))
             torch.set_num_threads(int(recipe.environment["threads"]))
         prepared = prepare(recipe, device, watcher, load_from=folder if existing is not None else None)
         if existing is None:
             recipe = _filled(prepared.budgeted(ranks, watcher), ranks, remembered)
-            if ranks.first:
-                _create(folder, recipe, prepared)
-            ranks.wait()
-        prepared.fit(recipe, folder, watcher, ranks)
+        fit = prepared.fitting(recipe, folder, watcher, ranks)
+        if existing is None and ranks.first:
+            _create(folder, recipe, prepared)
+        ranks.wait()
+        fit()
         ranks.wait()
     finally:
         ranks.leave()
@@ -93,12 +95,11 @@ class Prepared:
         sample = self._sampler(recipe, objective)
         return Trainer(objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
 
-    def fit(self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks) -> None:
-        """Train with the optimizer; or count, for models that have no weights."""
+    def fitting(self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks) -> Callable[[], None]:
+        """What will train with the optimizer, made and ready; or count, for models that have no weights."""
         if self.counts:
-            self._count(recipe, folder, watcher, ranks)
-        else:
-            self.trainer(recipe, folder, watcher, ranks).run()
+            return lambda: self._count(recipe, folder, watcher, ranks)
+        return self.trainer(recipe, folder, watcher, ranks).run
 
     @property
     def counts(self) -> bool:
@@ -136,6 +137,9 @@ class Prepared:
         if not isinstance(body, LanguageModel) or set(self.task.sizes) != {"vocab_size"}:
             return None
         prompt = [tokenizer.end_id, *tokenizer.encode(decoding.prompt).ids]
+        if body.context is not None and len(prompt) > body.context:
+            what = f"a prompt of {len(prompt)} tokens is longer than 'model.context' {body.context}"
+            raise RecipeError(what, where="decoding.prompt", hint="shorten it")
         choose = Sample(Temperature(decoding.temperature or 1.0), seed=recipe.training.seed)
         length = min(decoding.tokens, 200)
 
@@ -185,13 +189,11 @@ class Prepared:
 
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
-    kind = registry.find("task", recipe.task.kind)
     if load_from is None:
         watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
-        task = cast(Task, kind.prepare(recipe))
+        task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
-        known = yaml.safe_load((load_from / "model.yaml").read_text(encoding="utf-8"))
-        task = cast(Task, kind.restore(recipe, load_tokenizer(load_from / "tokenizer"), known["memory"]))
+        task = restored_task(load_from, recipe)
     objective = build(recipe, task).to(device)
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
@@ -240,6 +242,7 @@ def _filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
 
 def _create(folder: Path, recipe: Recipe, prepared: Prepared) -> None:
     """The run folder, with the recipe last: a folder without it was never begun."""
+    fresh = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         prepared.task.tokenizer.save(folder / "tokenizer")
@@ -247,24 +250,24 @@ def _create(folder: Path, recipe: Recipe, prepared: Prepared) -> None:
             "model": recipe.to_dict()["model"],
             "sizes": prepared.task.sizes,
             "memory": prepared.task.memory(),
+            "tokenizer": prepared.task.tokenizer.fingerprint,
         }
         (folder / "model.yaml").write_text(yaml.safe_dump(alone, sort_keys=False), encoding="utf-8")
         draft = folder / ".draft-recipe"
         draft.write_text(recipe.to_yaml(), encoding="utf-8")
         draft.replace(folder / "recipe.yaml")
     except OSError as error:
-        raise RunError(f"cannot write here ({error.strerror})", where=str(folder)) from None
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        what = f"cannot write here ({error.strerror})"
+        raise RunError(what, where=str(folder), hint="choose another --out, or make room") from None
 
 
-def _existing(folder: Path, recipe: Recipe, resume: bool, ranks: Ranks) -> Recipe | None:
+def _existing(
+    folder: Path, recipe: Recipe, resume: bool, ranks: Ranks, code: str | os.PathLike[str] | None
+) -> Recipe | None:
     """The recipe of a run that is to be resumed; None if there is nothing yet."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError("is a file, not a folder", where=str(folder), hint="choose another --out")
-    if not (folder / "recipe.yaml").exists():
-        ours = {"tokenizer", "model.yaml", ".draft-recipe"}
-        others = {path.name for path in folder.iterdir()} - ours if folder.exists() else set()
-        if others:
-            raise RunError("holds other files and is not a run", where=str(folder), hint="choose another --out")
+    if not _is_begun(folder):
         return None
     if not resume:
         raise RunError(
@@ -272,7 +275,7 @@ def _existing(folder: Path, recipe: Recipe, resume: bool, ranks: Ranks) -> Recip
             where=str(folder),
             hint="go on with --resume, or choose another --out",
         )
-    existing = run_recipe(folder)
+    existing = run_recipe(folder, code)
     differences = _differences(existing, recipe, ranks)
     if differences:
         raise RunError(
@@ -283,9 +286,39 @@ def _existing(folder: Path, recipe: Recipe, resume: bool, ranks: Ranks) -> Recip
     return existing
 
 
+def _is_begun(folder: Path) -> bool:
+    """Whether there is a run in a folder; or an error where none can be."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise RunError("is a file, not a folder", where=str(folder), hint="choose another --out")
+        if (folder / "recipe.yaml").exists():
+            return True
+        above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise RunError("cannot write here", where=str(above), hint="choose another --out")
+        ours = {"tokenizer", "model.yaml", ".draft-recipe"}
+        if folder.exists() and {path.name for path in folder.iterdir()} - ours:
+            raise RunError("holds other files and is not a run", where=str(folder), hint="choose another --out")
+    except OSError as error:
+        what = f"cannot be used ({error.strerror})"
+        raise RunError(what, where=str(folder)[:80], hint="choose another --out") from None
+    return False
+
+
+def _standing(folder: Path, recipe: Recipe) -> str:
+    """Where a run that is to be resumed stands, in words."""
+    snapshot = Checkpoints(folder).newest()
+    if snapshot is None:
+        return f"{folder} has no whole checkpoint"
+    step, steps = snapshot.facts["step"], recipe.training.steps
+    if snapshot.facts["finished"]:
+        return f"{folder} is finished already (step {step}): nothing is left to train"
+    return f"{folder} goes on from step {step} of {steps}"
+
+
 def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     """Where the settings asked for differ from those of a run; what was left open may be anything."""
-    ignored = ("environment.", "name", "about", "decoding.")
+    ignored = ("environment", "name", "about", "decoding.")
     open_ended = {
         "training.report_every",
         "training.evaluate_every",

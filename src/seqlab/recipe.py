@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
 from seqlab import registry
 from seqlab.errors import RecipeError, nearest
+from seqlab.recipe_tree import Tree, settings_of
 
 
 class Settings(BaseModel):
     """A section of a recipe: frozen, and a key it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class PartSettings(Settings):
@@ -50,8 +51,8 @@ class DataSettings(Settings):
     """A file, a folder, a pattern such as `books/*.txt`, several of them, or the name of a built-in data set."""
     valid: str | list[str] | None = None
     """Likewise; without it, a part of the training data is held out."""
-    hold_out: float = Field(default=0.05, gt=0, lt=1)
-    """The share of the training data that is held out where `valid` is not given."""
+    hold_out: float | None = Field(default=None, gt=0, lt=1)
+    """The share of the training data that is held out where `valid` is not given: 5 %, and at most a megabyte."""
     format: Literal["auto", "txt", "jsonl", "csv", "tsv"] = "auto"
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
@@ -91,13 +92,20 @@ class TrainingSettings(Settings):
     """Evaluations without a new best after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = Field(default=0, ge=0)
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    device: str = "auto"
 
-    @field_validator("budget")
+    @field_validator("budget", mode="before")
     @classmethod
-    def _readable(cls, value: str | None) -> str | None:
+    def _readable(cls, value: Any) -> Any:
         if value is not None:
             seconds(value)
+        return str(value) if isinstance(value, int | float) else value
+
+    @field_validator("device")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
+            raise ValueError("should be auto, cpu, mps, cuda or, with a number, cuda:1")
         return value
 
 
@@ -130,17 +138,15 @@ class Recipe(Settings):
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
         """A shipped recipe by name (`lm/gpt`) or a YAML file, with `key.sub=value` overrides."""
-        text, place = _read(recipe)
-        tree, lines = _parse(text, place)
-        where = {path: f"{place}, line {line}" for path, line in lines.items()}
+        tree = Tree.load(recipe)
         for override in overrides:
-            _override(tree, where, override)
-        return _build(cls, tree, _Places(place, where))
+            tree.override(override)
+        return _checked(cls, tree)
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """The same from plain data."""
-        return _build(cls, _copy(tree), _Places("recipe", {}))
+        return _checked(cls, Tree(tree))
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -150,26 +156,10 @@ class Recipe(Settings):
 
     def changed(self, overrides: Mapping[str, Any]) -> Self:
         """A copy with some keys (`training.steps`) set to other values."""
-        tree = self.to_dict()
+        tree = Tree(self.to_dict())
         for key, value in overrides.items():
-            _set(tree, key, value)
-        return _build(type(self), tree, _Places("recipe", {}))
-
-
-def shipped() -> list[str]:
-    """The names of the recipes that come with the package."""
-    root = resources.files("seqlab") / "recipes"
-    return sorted(
-        f"{folder.name}/{file.name.removesuffix('.yaml')}"
-        for folder in root.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    )
-
-
-def shipped_text(name: str) -> str:
-    return (resources.files("seqlab") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+            tree.set(key, value)
+        return _checked(type(self), tree)
 
 
 def seconds(time: str) -> float:
@@ -191,159 +181,100 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-# ---------------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Which line of which file, or which override, a key came from."""
-
-    file: str
-    lines: Mapping[str, str]
-
-    def of(self, path: str) -> str:
-        while path:
-            if path in self.lines:
-                return self.lines[path]
-            path = path.rpartition(".")[0]
-        return self.file
-
-
-def _read(recipe: str | os.PathLike[str]) -> tuple[str, str]:
-    name = os.fspath(recipe)
-    if name in shipped():
-        return shipped_text(name), name
-    path = Path(name)
-    if path.is_dir() and (path / "recipe.yaml").is_file():
-        path = path / "recipe.yaml"
-    if not path.is_file():
-        raise RecipeError(f"no recipe '{name}'", hint=f"give a YAML file or a name: {nearest(name, shipped())}")
-    try:
-        return path.read_text(encoding="utf-8"), str(path)
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"not UTF-8 text (byte {error.start})", where=str(path)) from None
-
-
-def _parse(text: str, place: str) -> tuple[dict[str, Any], dict[str, int]]:
-    try:
-        tree = yaml.safe_load(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "unreadable"
-        raise RecipeError(
-            f"broken YAML ({problem})", where=f"{place}{line}", hint="check indents, quotes, colons"
-        ) from None
-    if not isinstance(tree, dict):
-        raise RecipeError("a recipe is a mapping of sections", where=place, hint="see `seqlab recipes lm/gpt`")
-    lines: dict[str, int] = {}
-
-    def walk(node: yaml.Node, prefix: str) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                path = f"{prefix}{key.value}"
-                if path in lines:
-                    line = key.start_mark.line + 1
-                    raise RecipeError(f"'{path}' stands twice", where=f"{place}, line {line}", hint="keep one of them")
-                lines[path] = key.start_mark.line + 1
-                walk(value, f"{path}.")
-
-    if node is not None:
-        walk(node, "")
-    return tree, lines
-
-
-def _override(tree: dict[str, Any], where: dict[str, str], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise RecipeError(f"'{override}' is not an override", hint="write key.sub=value, such as training.steps=500")
-    try:
-        value = yaml.safe_load(text) if text else ""
-    except yaml.YAMLError:
-        value = text
-    _set(tree, key, value, place=f"command line, {override}")
-    where[key] = f"command line, {override}"
-
-
-def _set(tree: dict[str, Any], key: str, value: Any, place: str | None = None) -> None:
-    *sections, last = key.split(".")
-    node = tree
-    for section in sections:
-        below = node.setdefault(section, {})
-        if isinstance(below, str):  # `optimizer: adamw` is short for `optimizer: {kind: adamw}`
-            below = node[section] = {"kind": below}
-        if not isinstance(below, dict):
-            raise RecipeError(f"'{section}' in '{key}' has no keys of its own", where=place)
-        node = below
-    if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
-        # keys that were meant for another kind go, unless the new one has them too
-        known = registry.find(sections[-1], str(value), place).Settings.model_fields
-        for name in [name for name in node if name not in known]:
-            del node[name]
-    node[last] = value
-    if sections == ["training"] and last in ("steps", "budget"):  # the one that was set last decides
-        node.pop("budget" if last == "steps" else "steps", None)
-
-
-def _copy(tree: Any) -> Any:
-    return {key: _copy(value) for key, value in tree.items()} if isinstance(tree, Mapping) else tree
-
-
 # ------------------------------------------------------------------- validating
 
 S = TypeVar("S", bound=Settings)
 
+MEANING = {
+    "int": "should be a whole number",
+    "float": "should be a number",
+    "bool": "should be true or false",
+    "string": "should be a text (put it in quotes)",
+    "dict": "should be a section with keys",
+    "model": "should be a section with keys",
+    "tuple": "should be a list",
+}
+"""What is right where the type is wrong: by the beginning of pydantic's name for the fault."""
 
-def _build(cls: type[S], tree: Any, places: _Places, path: str = "") -> S:
-    """Settings from plain data; sections that have a `kind` become the settings of that class."""
-    if not isinstance(tree, Mapping):
-        raise RecipeError(f"'{path.rstrip('.')}' should be a section with keys", where=places.of(path.rstrip(".")))
-    tree = dict(tree)
+
+def _checked(cls: type[S], tree: Tree) -> S:
+    _check_names(cls, tree.data, tree)
+    return _build(cls, tree.data, tree)
+
+
+def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: Tree, path: str = "") -> None:
+    """Keys and kinds of all sections first: they are known without importing what they name."""
+    for key in section:
+        if key not in cls.model_fields:
+            raise _unknown(f"{path}{key}", str(key), cls, tree)
     for name, field in cls.model_fields.items():
-        family = next((mark.family for mark in field.metadata if isinstance(mark, Kind)), None)
-        if family is not None:
-            given = tree.get(name, field.default if isinstance(field.default, str) else None)
+        given = section.get(name)
+        if family := _family(field):
+            kind = given.get("kind") if isinstance(given, Mapping) else given
+            if isinstance(kind, str) and kind not in registry.names(family):
+                registry.find(family, kind, tree.place(f"{path}{name}.kind"))
+        elif _is_section(field.annotation) and isinstance(given, Mapping):
+            _check_names(field.annotation, given, tree, f"{path}{name}.")
+
+
+def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "") -> S:
+    """Settings from plain data; sections that have a `kind` become the settings of that class."""
+    filled = dict(section)
+    for key, value in filled.items():
+        if isinstance(value, int) and abs(value) >= 2**63:
+            where, hint = tree.place(f"{path}{key}"), "numbers have 64 bits: at most 9,223,372,036,854,775,807"
+            raise RecipeError(f"'{path}{key}' is too large", where=where, hint=hint)
+    for name, field in cls.model_fields.items():
+        if family := _family(field):
+            given = filled.get(name, field.default if isinstance(field.default, str) else None)
             if given is not None:
-                tree[name] = _part(family, given, places, f"{path}{name}")
-        elif _is_section(field.annotation) and isinstance(tree.get(name, {}), Mapping):
-            tree[name] = _build(field.annotation, tree.get(name, {}), places, f"{path}{name}.")
+                filled[name] = _part(family, given, tree, f"{path}{name}")
+        elif _is_section(field.annotation):
+            inner = filled.get(name, None if field.is_required() else {})
+            if isinstance(inner, Mapping):
+                filled[name] = _build(field.annotation, inner, tree, f"{path}{name}.")
     try:
-        return cls.model_validate(tree)
+        return cls.model_validate(filled)
     except ValidationError as error:
-        raise _explained(cls, error, places, path) from None
+        raise _explained(cls, error, tree, path) from None
+
+
+def _family(field: FieldInfo) -> str | None:
+    return next((mark.family for mark in field.metadata if isinstance(mark, Kind)), None)
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:
     return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 
-def _part(family: str, given: Any, places: _Places, path: str) -> PartSettings:
+def _part(family: str, given: Any, tree: Tree, path: str) -> PartSettings:
     section = {"kind": given} if isinstance(given, str) else given
     if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
-        raise RecipeError(
-            f"'{path}' needs a kind",
-            where=places.of(path),
-            hint=f"one of {', '.join(registry.names(family))}",
-        )
-    part: type[PartSettings] = registry.find(family, section["kind"], places.of(f"{path}.kind")).Settings
-    return _build(part, section, places, f"{path}.")
+        kinds = ", ".join(registry.names(family))
+        raise RecipeError(f"'{path}' needs a kind", where=tree.place(path), hint=f"one of {kinds}")
+    settings: type[PartSettings] = settings_of(family, section["kind"], tree.place(f"{path}.kind"))
+    return _build(settings, section, tree, f"{path}.")
 
 
-def _explained(cls: type[Settings], error: ValidationError, places: _Places, path: str) -> RecipeError:
+def _explained(cls: type[Settings], error: ValidationError, tree: Tree, path: str) -> RecipeError:
     """The first fault in words: what, where, and what would be right."""
-    fault = error.errors()[0]
-    key = path + ".".join(str(part) for part in fault["loc"] if isinstance(part, str) and part in _keys(cls, fault))
-    last = str(fault["loc"][-1]) if fault["loc"] else ""
+    fault = error.errors(include_url=False)[0]
+    inside = [str(part) for part in fault["loc"] if part not in ("str", "list[str]")]  # branches of a union
+    key = path + ".".join(inside)
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    if not inside:  # keys that do not fit each other
+        section = path.rstrip(".")
+        return RecipeError(f"'{section}': {message}", where=tree.last_place(section), hint="change one of them")
     if fault["type"] == "extra_forbidden":
-        key = path + ".".join(map(str, fault["loc"]))
-        return RecipeError(f"unknown key '{key}'", where=places.of(key), hint=nearest(last, cls.model_fields))
+        return _unknown(key, inside[-1], cls, tree)
     if fault["type"] == "missing":
-        return RecipeError(f"'{path}{last}' is missing", where=places.of(path.rstrip(".")), hint="add it")
-    message = fault["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    return RecipeError(f"'{key}' is {fault['input']!r}: {message}", where=places.of(key))
+        return RecipeError(f"'{key}' is missing", where=tree.place(key), hint="add it")
+    wrong_type = MEANING.get(fault["type"].partition("_")[0]) if fault["type"].endswith(TYPE_FAULTS) else None
+    return RecipeError(f"'{key}' is {reprlib.repr(fault['input'])}: {wrong_type or message}", where=tree.place(key))
 
 
-def _keys(cls: type[Settings], fault: Any) -> set[str]:
-    return set(cls.model_fields) | {str(part) for part in fault["loc"][1:2]} - {"str", "list[str]"}
+TYPE_FAULTS = ("_type", "_parsing", "_from_float", "_parsing_size")
+
+
+def _unknown(key: str, name: str, cls: type[Settings], tree: Tree) -> RecipeError:
+    return RecipeError(f"unknown key '{key}'", where=tree.place(key), hint=nearest(name, cls.model_fields))

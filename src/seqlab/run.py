@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
 import importlib.util
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -25,8 +28,9 @@ from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe
-from seqlab.tasks.task import Task
-from seqlab.tokenizers import Tokenizer, load_tokenizer
+from seqlab.recipe_tree import Tree
+from seqlab.tasks.task import Prompts, Task
+from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import read_log
@@ -94,11 +98,12 @@ class Run:
     ) -> Iterator[tuple[int, str]]:
         """(row, new text) as it is made; every piece is whole characters."""
         tokenizer = self.tokenizer
-        texts = [tokenizer.stream() for _ in prompts]
-        ids = [self._ids(prompt) for prompt in prompts]
+        asked = self._asked(prompts)
+        texts = [self._text_after(prompt, ids) for prompt, ids in zip(prompts, asked.tokens, strict=True)]
         choose = choose or self.choose(seed)
         stop = frozenset({tokenizer.end_id})
-        for step in generate(self.decoder, ids, choose, tokens or self.recipe.decoding.tokens, stop):
+        limit = tokens or self.recipe.decoding.tokens
+        for step in generate(self.decoder, asked.tokens, choose, limit, stop, asked.source):
             for token in step:
                 if token.id not in stop:
                     yield token.row, texts[token.row].push(token.id)
@@ -128,8 +133,13 @@ class Run:
         """The most probable continuations that a beam finds, with their log-probabilities, best first."""
         stop = frozenset({self.tokenizer.end_id})
         limit = tokens or self.recipe.decoding.tokens
-        found = beam_search(self.decoder, self._ids(prompt), beam, limit, stop)
-        return [(self.tokenizer.decode(one.tokens), one.log_probability) for one in found]
+        asked = self._asked([prompt])
+        found = beam_search(self.decoder, asked.tokens[0], beam, limit, stop, asked.source)
+        texts = []
+        for one in found:
+            text = self._text_after(prompt, asked.tokens[0])
+            texts.append("".join([*map(text.push, one.tokens), text.finish()]))
+        return [(text, one.log_probability) for text, one in zip(texts, found, strict=True)]
 
     def score(self, texts: Sequence[str]) -> list[Score]:
         """The log-probability of each text, and its end where documents are lines."""
@@ -139,10 +149,18 @@ class Run:
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""
-        return suggest(self.decoder, self.tokenizer, self._ids(prompt.rstrip()), count)
+        return suggest(self.decoder, self.tokenizer, self._asked([prompt.rstrip()]).tokens[0], count)
 
-    def _ids(self, prompt: str) -> list[int]:
-        return [self.tokenizer.end_id, *self.tokenizer.encode(prompt).ids]
+    def _asked(self, prompts: Sequence[str]) -> Prompts:
+        asked = self.task.prompts(prompts)
+        return asked if asked.source is None else Prompts(asked.tokens, asked.source.to(self.device))
+
+    def _text_after(self, prompt: str, ids: Sequence[int]) -> TextStream:
+        """Decodes what follows a prompt: between words there is a space, unless the prompt ends in one."""
+        text = self.tokenizer.stream()
+        for token in ids if not prompt[-1:].isspace() else []:
+            text.push(token)
+        return text
 
     def choose(
         self,
@@ -172,17 +190,11 @@ def load(
 ) -> Run:
     """The run in a folder, with the weights of its best checkpoint."""
     path = Path(folder)
-    recipe = run_recipe(path)
-    _needs_code(recipe, path, code)
+    recipe = run_recipe(path, code)
     if device is not None:
         recipe = recipe.changed({"training.device": device})
-    try:
-        known = yaml.safe_load((path / "model.yaml").read_text(encoding="utf-8"))
-        memory = known["memory"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        raise RunError("model.yaml is missing or damaged", where=str(path)) from None
-    task = registry.find("task", recipe.task.kind).restore(recipe, load_tokenizer(path / "tokenizer"), memory)
-    objective = build(recipe, cast(Task, task))
+    task = restored_task(path, recipe)
+    objective = build(recipe, task)
     snapshot = Checkpoints(path, warn=warn).best()
     if snapshot is None:
         raise RunError("has no whole checkpoint", where=str(path), hint="go on training with --resume")
@@ -190,26 +202,45 @@ def load(
     return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
 
 
-def run_recipe(folder: Path) -> Recipe:
-    """The recipe of a run folder; or an error if it is not one."""
-    if not folder.is_dir():
-        raise RunError(f"no run folder '{folder}'", hint="seqlab train makes one")
-    if not (folder / "recipe.yaml").is_file():
-        raise RunError("not a run folder (it has no recipe.yaml)", where=str(folder))
+def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Recipe:
+    """The recipe of a run folder; or an error if it is not one, or needs code that is not given."""
+    try:
+        if not folder.is_dir():
+            raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+        if not (folder / "recipe.yaml").is_file():
+            hint = "give one that `seqlab train` made"
+            raise RunError("not a run folder (it has no recipe.yaml)", where=str(folder), hint=hint)
+    except OSError as error:
+        raise RunError(f"cannot be read ({error.strerror})", where=str(folder)[:80], hint="check the path") from None
+    _needs_code(folder, code)
     return Recipe.load(folder / "recipe.yaml")
+
+
+def restored_task(folder: Path, recipe: Recipe) -> Task:
+    """The task of a run, with the tokenizer and whatever else it learnt from the data."""
+    try:
+        known = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
+        memory, expected = known["memory"], known.get("tokenizer")
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
+        hint = "take the folder from a copy, or train again"
+        raise RunError("model.yaml is missing or damaged", where=str(folder), hint=hint) from None
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    if expected is not None and tokenizer.fingerprint != expected:
+        hint = "put back the one that the run was trained with"
+        raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
+    task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)
+    return task
 
 
 def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
     """Import a person's own file, which registers its classes; what a run remembers of it."""
     file = Path(path)
-    if not file.is_file():
-        raise SeqlabError(f"no file '{file}'", where="--code")
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise SeqlabError(f"--code {file}: {error.strerror}", hint="give a Python file") from None
     if digest not in _used:
-        spec = importlib.util.spec_from_file_location(f"seqlab_code_{file.stem}", file)
-        assert spec is not None
-        assert spec.loader is not None
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        _execute(file)
         _used.add(digest)
     return {"code": file.name, "code_sha256": digest}
 
@@ -217,13 +248,36 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
 _used: set[str] = set()
 
 
-def _needs_code(recipe: Recipe, folder: Path, code: str | os.PathLike[str] | None) -> None:
-    """A run made with code of its own asks for that code by name; a run folder never brings code along."""
-    expected = recipe.environment.get("code_sha256")
+def _execute(file: Path) -> None:
+    name = f"seqlab_code_{file.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(file))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses and pydantic look up the names in annotations
+    try:
+        loader.exec_module(module)
+    except SeqlabError:
+        raise
+    except Exception as error:  # whatever a person's own file does
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        where = f"--code {file}" + (f", line {line}" if line else "")
+        raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="put the file right") from error
+
+
+def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
+    """A run made with code of its own asks for that code by name; a run folder never brings code along.
+
+    Asked before the recipe is checked, which may name classes that only the code knows.
+    """
     given = use_code(code)["code_sha256"] if code is not None else None
+    environment = Tree.load(folder / "recipe.yaml").data.get("environment")
+    known = environment if isinstance(environment, dict) else {}
+    expected = known.get("code_sha256")
     if expected is not None and given != expected and expected not in _used:
         raise RunError(
-            f"was trained with code of its own ({recipe.environment.get('code')}, sha256 {expected[:12]}…)",
+            f"was trained with code of its own ({known.get('code')}, sha256 {str(expected)[:12]}…)",
             where=str(folder),
             hint="give the same file with --code",
         )

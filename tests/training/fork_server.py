@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-import torch.distributed.run  # noqa: F401  (what children would import)
+import torch._dynamo  # noqa: F401  (an optimizer imports it)
 
 import seqlab.cli.progress
 import seqlab.cli.train

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from seqlab.launch import train
 from seqlab.recipe import Recipe
+from seqlab.training.log import read_log
+from seqlab.training.trainer import Silence
 
 WORDS = "the cat sat on a mat and saw many small red birds fly over green hills to an old house".split()
 
@@ -25,7 +32,7 @@ def write_text(path: Path, characters: int = 2000, seed: int = 0, words: list[st
 
 
 def recipe(folder: Path, reading: str, model: dict[str, Any] | None = None, **training: Any) -> Recipe:
-    """About 15 batches an epoch; reports, evaluations, samples and checkpoints on grids that do not coincide."""
+    """A dozen batches an epoch, the last one smaller; reports, evaluations, samples and checkpoints on grids that do not coincide."""
     text = folder / "text.txt"
     if not text.exists():
         write_text(text)
@@ -37,7 +44,7 @@ def recipe(folder: Path, reading: str, model: dict[str, Any] | None = None, **tr
             "tokenizer": "character",
             "model": MODELS[reading] | (model or {}),
             "objective": "next-token",
-            "training": {"steps": 40, "batch_size": 8, "learning_rate": 0.01} | grid | training,
+            "training": {"steps": 40, "batch_size": 10, "learning_rate": 0.01} | grid | training,
             "decoding": {"tokens": 12},
         }
     )
@@ -65,3 +72,38 @@ def step_folder(run: Path, step: int) -> Path:
 
 def saved_steps(run: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
+
+
+def last_step(run: Path) -> int:
+    """How far the log of a run has come, which may be training at this moment."""
+    log = read_log(run / "log.jsonl")
+    return int(log[-1]["step"]) if log else 0
+
+
+def until(true: Callable[[], bool], child: Any, pause: float = 0.001) -> None:
+    """Wait for something that a child process does."""
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end, f"nothing happens: {child.output}"
+        time.sleep(pause)
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing in seqlab catches it."""
+
+
+class KillAt(Silence):
+    """Ends a training in this process right after a step, before anything about it is written."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None:
+        if step == self.step:
+            raise Killed
+
+
+def train_until(recipe: Recipe, run: Path, step: int) -> None:
+    """Train in this process, and be killed at a step."""
+    with pytest.raises(Killed):
+        train(recipe, out=run, resume=run.exists(), watcher=KillAt(step))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 
 import click
@@ -48,32 +50,54 @@ class Lazy(click.Group):
 
 @click.group(
     cls=Lazy,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: seqlab train lm/gpt data.train=my.txt training.budget=3m --out runs/mine",
 )
 @click.version_option(package_name="seqlab", message="%(version)s")
-def group() -> None:
+@click.pass_context
+def group(context: click.Context) -> None:
     """Train, measure and use sequence models, from n-grams to GPT."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
     """Run a command; what a person can put right is one line on stderr and exit code 2."""
-    from seqlab.errors import SeqlabError
-
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
+        sys.stdout.reconfigure(errors="replace")
     try:
-        group(standalone_mode=False)
-    except SeqlabError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx is not None else "seqlab"
-        click.echo(f"error: {error.format_message()} (see `{path} --help`)", err=True)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+        code = group(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:  # whoever read the output has seen enough; what is left must not be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        sys.exit(_told(error))
+    except KeyboardInterrupt:
         click.echo("stopped", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+
+
+def _told(error: Exception) -> int:
+    """One line for a person, and the exit code; what nobody foresaw is raised again."""
+    from seqlab.errors import SeqlabError
+
+    if type(error).__name__ == "Interrupted":  # by name: its module needs torch
+        click.echo(str(error), err=True)
+        return 130
+    if isinstance(error, click.Abort):
+        click.echo("stopped", err=True)
+        return 130
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "seqlab"
+        what = f"{error.format_message()} (see `{path} --help`)"
+    elif isinstance(error, SeqlabError):
+        what = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        raise error
+    click.echo(f"error: {' '.join(what.splitlines())}", err=True)
+    return 2

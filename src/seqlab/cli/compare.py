@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from seqlab.comparison import Result
+    from seqlab.recipe import Recipe
 
 
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
@@ -26,17 +26,35 @@ def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, as_json
     """
     from seqlab.cli.progress import Bar
     from seqlab.comparison import compare as run_all
+
+    check_budget(budget)
+    overrides = [one for one in recipes if "=" in one]
+    if len(overrides) == len(recipes):
+        raise click.UsageError("name at least one RECIPE, such as lm/gpt")
+    loaded = [_loaded(one, overrides) for one in recipes if "=" not in one]
+    results = run_all(loaded, budget=budget, seeds=seeds, out=out, watch=lambda name: Bar(name, quiet=as_json))
+    report(results, Path(out), as_json)
+
+
+def check_budget(budget: str) -> None:
     from seqlab.errors import RecipeError
-    from seqlab.recipe import Recipe, seconds
+    from seqlab.recipe import seconds
 
     try:
         seconds(budget)
     except ValueError as error:
-        raise RecipeError(f"'{budget}' is no budget: {error}", where="--budget") from None
-    overrides = [one for one in recipes if "=" in one]
-    loaded = [Recipe.load(one, overrides) for one in recipes if "=" not in one]
-    results = run_all(loaded, budget=budget, seeds=seeds, out=out, watch=lambda name: Bar(name, quiet=as_json))
-    report(results, Path(out), as_json)
+        raise RecipeError(f"'{budget}' is no budget", where="--budget", hint=str(error)) from None
+
+
+def _loaded(name: str, overrides: list[str]) -> Recipe:
+    from seqlab.errors import RecipeError
+    from seqlab.recipe import Recipe
+
+    try:
+        return Recipe.load(name, overrides)
+    except RecipeError as error:  # an override may suit one recipe and not another
+        where = f"{name}, {error.where}" if error.where and not error.where.startswith(name) else error.where
+        raise RecipeError(error.what, where=where, hint=error.hint) from None
 
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
@@ -48,7 +66,9 @@ def report(results: list[Result], out: Path, as_json: bool) -> None:
     if as_json:
         table_data: list[dict[str, Any]] = [asdict(row) for row in rows(results)]
         runs = [asdict(one) for one in results]
-        click.echo(json.dumps({"unit": by, "table": table_data, "runs": runs, "plot": str(plot)}))
+        from seqlab.cli.streams import echo_json
+
+        echo_json({"unit": by, "table": table_data, "runs": runs, "plot": str(plot)})
         return
     from seqlab.cli.tables import table
 

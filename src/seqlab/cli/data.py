@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from seqlab.data.checks import Finding
 
 
-@click.group()
-def data() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def data(context: click.Context) -> None:
     """Look at data before training on it."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @data.command(epilog="Example: seqlab data check train.txt --valid valid.txt")
@@ -81,7 +84,9 @@ def _print_table(findings: list[Finding]) -> None:
             table.add_row(severity, finding.kind, *place, finding.what)
     if findings:
         console = Console(markup=False, highlight=False, emoji=False)
-        console.print(table, width=None if console.is_terminal else max(console.width, 140))
+        if not console.is_terminal:
+            console.width = max(console.width, 140)
+        console.print(table)
 
 
 def _count(number: int, noun: str) -> str:

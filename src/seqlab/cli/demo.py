@@ -15,11 +15,12 @@ RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(budget: str, out: str, as_json: bool) -> None:
     """Train a 5-gram, an LSTM and a GPT under one equal budget on the running Python's own documentation."""
-    from seqlab.cli.compare import report
+    from seqlab.cli.compare import check_budget, report
     from seqlab.cli.progress import Bar
     from seqlab.comparison import compare
     from seqlab.run import load
 
+    check_budget(budget)
     folder = _free(Path(out))
     results = compare(RECIPES, budget=budget, out=folder, watch=lambda name: Bar(name, quiet=as_json))
     report(results, folder, as_json)

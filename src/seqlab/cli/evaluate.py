@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 
@@ -15,15 +13,17 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(run: str, data: tuple[str, ...], batch_size: int | None, code: str | None, as_json: bool) -> None:
     """Measure RUN on its held-out data, or on FILE: each token is scored exactly once."""
+    from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
     loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
     metrics = loaded.evaluate(list(data) or None, batch_size)
     if as_json:
-        click.echo(json.dumps(metrics))
+        echo_json(metrics)
         return
     from seqlab.cli.tables import table
 
     signature = ", ".join(f"{name} {value}" for name, value in metrics.pop("signature").items())
     rows = [[name.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else v] for name, v in metrics.items()]
-    table(["metric", "value"], rows, caption=f"signature: {signature}")
+    table(["metric", "value"], rows)
+    click.echo(f"signature: {signature}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import math
+from itertools import chain
 
 import click
 
@@ -16,7 +17,7 @@ import click
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the most likely tokens that sum to P.")
 @click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with B hypotheses instead.")
 @click.option("--samples", default=1, type=click.IntRange(1), help="How many texts.")
-@click.option("--seed", default=0, type=click.IntRange(0), help="Same seed, same text.")
+@click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(
@@ -37,6 +38,9 @@ def generate(
 
     if beam is not None and any(option is not None for option in (temperature, top_k, top_p)):
         raise click.UsageError("--beam searches and does not sample: leave out --temperature, --top-k and --top-p")
+    for name, value in {"--temperature": temperature, "--top-p": top_p}.items():
+        if value is not None and not math.isfinite(value):
+            raise click.UsageError(f"{name} {value} is not a finite number")
     loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
     if beam is not None:
         from seqlab.decoding.beam import Beam
@@ -49,15 +53,18 @@ def generate(
         texts = loaded.generate(prompt, tokens=tokens, choose=choose, samples=samples)
         _show([prompt + text for text in texts], None, as_json)
         return
-    click.echo(prompt, nl=False)
-    for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens):
+    pieces = (piece for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens))
+    first = next(pieces)  # a prompt that cannot be read is told before anything is printed
+    for piece in chain((prompt, first), pieces):
         click.echo(piece, nl=False)
     click.echo()
 
 
 def _show(texts: list[str], scores: list[float] | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"texts": texts, **({} if scores is None else {"log_probabilities": scores})}))
+        from seqlab.cli.streams import echo_json
+
+        echo_json({"texts": texts, **({} if scores is None else {"log_probabilities": scores})})
         return
     for number, text in enumerate(texts, 1):
         score = "" if scores is None else f" (log-probability {scores[number - 1]:.3f})"

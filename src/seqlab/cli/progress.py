@@ -9,6 +9,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 
 class Bar:
@@ -18,7 +19,7 @@ class Bar:
         self.name, self.quiet = name, quiet
         self.console = Console(stderr=True)
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
@@ -54,4 +55,4 @@ class Bar:
 
     def said(self, message: str) -> None:
         if not self.quiet:
-            self.console.print(f"[dim]{self.name}[/dim] {message}", highlight=False, soft_wrap=True)
+            self.console.print(Text.assemble((self.name, "dim"), " ", message), soft_wrap=True)

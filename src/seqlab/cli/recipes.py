@@ -15,7 +15,7 @@ def recipes(name: str | None, as_json: bool) -> None:
     import yaml
 
     from seqlab.errors import RecipeError, nearest
-    from seqlab.recipe import shipped, shipped_text
+    from seqlab.recipe_tree import shipped, shipped_text
 
     names = shipped()
     if name is None:

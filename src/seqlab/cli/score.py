@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import click
 
 
@@ -24,6 +21,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str | None, as_json: bool) -> None:
     """Log-probability (natural) and perplexity of each line of FILE, or of standard input."""
+    from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
     lines = _lines(file)
@@ -31,9 +29,11 @@ def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str
     if suggest is not None:
         for line in lines:
             words = loaded.suggest(line, suggest)
-            found = [{"word": one.word, "log_probability": one.log_probability} for one in words]
-            listed = ", ".join(f"{one.word} ({one.log_probability:.2f})" for one in words)
-            click.echo(json.dumps({"text": line, "next": found}) if as_json else f"{line} … {listed}")
+            if as_json:
+                found = [{"word": one.word, "log_probability": one.log_probability} for one in words]
+                echo_json({"text": line, "next": found})
+            else:
+                click.echo(f"{line} … {', '.join(f'{one.word} ({one.log_probability:.2f})' for one in words)}")
         return
     scored = list(zip(lines, loaded.score(lines), strict=True))
     if rank:
@@ -47,16 +47,21 @@ def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str
                 "perplexity": one.perplexity,
                 "tokens": one.tokens,
             }
-            click.echo(json.dumps({"text": line, **figures}))
+            echo_json({"text": line, **figures})
         else:
             click.echo(f"{one.log_probability:9.3f}  {one.perplexity:10.2f}  {one.tokens:6d}  {line}")
 
 
 def _lines(file: str | None) -> list[str]:
-    if file is None or file == "-":
-        return [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    from seqlab.cli.streams import read_stdin
     from seqlab.data.readers import read
+    from seqlab.errors import DataError
     from seqlab.recipe import DataSettings
 
+    if file is None or file == "-":
+        lines = [line.removesuffix("\r") for line in read_stdin().split("\n") if line.strip()]
+        if not lines:
+            raise DataError("no lines to score", where="standard input", hint="give a FILE, or pipe lines in")
+        return lines
     settings = DataSettings(train=file, valid=file, documents="line", format="txt")
     return [record.fields["text"] for record in read(settings, "valid")]

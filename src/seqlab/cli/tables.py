@@ -9,16 +9,18 @@ from rich.console import Console
 from rich.table import Table
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[object]], caption: str | None = None) -> None:
+def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Numbers to the right, words to the left."""
-    out = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", pad_edge=False)
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, title in enumerate(titles):
         numbers = all(isinstance(row[column], int | float) or _numeric(str(row[column])) for row in rows)
         out.add_column(title, justify="right" if numbers and rows else "left", overflow="fold")
     for row in rows:
         out.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    console = Console()
-    console.print(out, highlight=False, width=max(console.width, 100) if not console.is_terminal else None)
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(out)
 
 
 def _numeric(text: str) -> bool:

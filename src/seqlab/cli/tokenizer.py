@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,15 @@ if TYPE_CHECKING:
 SAMPLE = "The unhappiest tokenizers can't re-read 1,234 naïve words, e.g. “antidisestablishmentarianism”!"
 
 
-@click.group()
-def tokenizer() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def tokenizer(context: click.Context) -> None:
     """Train, use and compare tokenizers.
 
     A tokenizer lives in a folder; where one is asked for, a run will do.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @tokenizer.command()
@@ -63,10 +65,11 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
     Example:
       seqlab tokenizer encode runs/my-run "To be, or not to be"
     """
+    from seqlab.cli.streams import read_stdin
     from seqlab.tokenizers import load_tokenizer
 
     loaded = load_tokenizer(folder)
-    encoding = loaded.encode(_stdin() if text in (None, "-") else str(text))
+    encoding = loaded.encode(read_stdin() if text in (None, "-") else str(text))
     pieces = [loaded.token(index) for index in encoding.ids]
     if as_json:
         found = {"ids": encoding.ids, "pieces": pieces, "offsets": encoding.offsets}
@@ -88,11 +91,12 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     Example:
       seqlab tokenizer decode tokenizers/book 312 7 45
     """
+    from seqlab.cli.streams import read_stdin
     from seqlab.errors import DataError
     from seqlab.tokenizers import load_tokenizer
 
     loaded = load_tokenizer(folder)
-    given = list(ids) or _integers(_stdin())
+    given = list(ids) or _integers(read_stdin())
     for index in given:
         if not 0 <= index < loaded.vocab_size:
             raise DataError(
@@ -164,16 +168,6 @@ def _settings(cls: Any, kind: str, vocab_size: int | None) -> Any:
     except ValidationError as error:
         fault = error.errors()[0]["msg"].lower()
         raise RecipeError(f"--vocab-size {vocab_size} does not suit '{kind}': {fault}") from None
-
-
-def _stdin() -> str:
-    from seqlab.errors import DataError
-
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        hint = "convert it first, for instance with iconv"
-        raise DataError(f"not UTF-8 text (byte {error.start})", where="standard input", hint=hint) from None
 
 
 def _integers(text: str) -> list[int]:

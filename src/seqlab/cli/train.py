@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -39,6 +38,7 @@ def train(
         _check(loaded, as_json)
         return
     from seqlab.cli.progress import Bar
+    from seqlab.cli.streams import echo_json
     from seqlab.launch import train as launch
 
     with Bar(loaded.name or "train", quiet=as_json) as bar:
@@ -49,7 +49,7 @@ def train(
         return
     last: dict[str, Any] = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
     if as_json:
-        click.echo(json.dumps({"run": str(run.folder), "best_step": run.step, "last": last}))
+        echo_json({"run": str(run.folder), "best_step": run.step, "last": last})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
     click.echo(f"try: seqlab generate {run.folder} --prompt 'The '    or: seqlab evaluate {run.folder}")
@@ -65,11 +65,12 @@ def _with_code(code: str | None, then: Any) -> Any:
 
 def _check(recipe: Any, as_json: bool) -> None:
     from seqlab.checkup import check
+    from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
 
     findings = check(recipe)
     if as_json:
-        click.echo(json.dumps([finding.__dict__ for finding in findings]))
+        echo_json([finding.__dict__ for finding in findings])
     else:
         rows = [["ok" if one.ok else "LOOK", one.name, one.value, one.note] for one in findings]
         table(["", "check", "found", "what it means"], rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -21,6 +22,15 @@ class Batch(dict[str, Tensor]):
         """The tensors called `name.…`, without that prefix; None if there are none."""
         prefix = f"{name}."
         return {key.removeprefix(prefix): t for key, t in self.items() if key.startswith(prefix)} or None
+
+
+def padded(sequences: Sequence[Sequence[int]], filler: int = 0) -> tuple[Tensor, Tensor]:
+    """Sequences of any lengths as one tensor (B, T), filled up on the right, and the mask of what is real."""
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    values = torch.full(mask.shape, filler, dtype=torch.long)
+    values[mask] = torch.tensor([number for sequence in sequences for number in sequence], dtype=torch.long)
+    return values, mask
 
 
 class Split(Protocol):

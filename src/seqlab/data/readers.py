@@ -32,6 +32,9 @@ from seqlab.recipe import DataSettings
 Split = Literal["train", "valid"]
 FEWEST_DOCUMENTS = 20
 FEWEST_BYTES = 100
+HELD_OUT = 0.05
+MOST_HELD_OUT = 1_000_000
+"""Bytes that are held out where the recipe names no share: an evaluation is not to cost more than the training."""
 VERSION = 1
 """Part of every fingerprint: to be raised when the same files would give other records."""
 
@@ -78,6 +81,8 @@ def _sources(data: DataSettings, split: Split) -> list[Path | str]:
     if split == "valid" and data.valid is not None:
         return list(valid.values())
     sources = _resolved(data.train)
+    if not sources:
+        raise DataError("data.train is an empty list", hint="name a file, a folder, a pattern or a built-in data set")
     left = [source for key, source in sources.items() if isinstance(source, str) or key not in valid]
     if not left:
         where = ", ".join(str(source) for source in sources.values())
@@ -94,9 +99,18 @@ def _resolved(names: str | list[str]) -> dict[Path | str, Path | str]:
         if name in builtin.TEXTS:
             found[name] = name
         else:
-            for file in find_files(name, also=builtin.TEXTS):
+            for file in _found(name):
                 found.setdefault(file.resolve(), file)
     return found
+
+
+def _found(name: str) -> list[Path]:
+    if not name:  # as a path it would be the folder one is in
+        raise DataError("an empty name for data", hint="name a file, a folder, a pattern or a built-in data set")
+    try:
+        return find_files(name, also=builtin.TEXTS)
+    except OSError as error:  # a name too long for a file, a folder that may not be looked into
+        raise DataError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
 
 
 def _format(path: Path, data: DataSettings) -> str:
@@ -218,7 +232,8 @@ def _held_out(files: list[Path], data: DataSettings, split: Split, roles: Sequen
 
 def _ends_of_texts(files: list[Path], data: DataSettings, split: Split, roles: Sequence[str]) -> Iterator[Record]:
     """Each text up to its cut, or after it; a text too short to be cut is all train."""
-    cuts = [cut_point(path, data.hold_out) if size_of(path) >= FEWEST_BYTES else 0 for path in files]
+    share = _share(files, data)
+    cuts = [cut_point(path, share) if size_of(path) >= FEWEST_BYTES else 0 for path in files]
     if not any(cuts):
         for _ in _of_all(files, data, roles):  # a file that is empty or no text at all has a better message
             pass
@@ -231,12 +246,17 @@ def _ends_of_texts(files: list[Path], data: DataSettings, split: Split, roles: S
 
 
 def _spread(files: list[Path], data: DataSettings, split: Split, roles: Sequence[str]) -> Iterator[Record]:
-    limit = _limit(_of_all(files, data, roles), data.hold_out, files)
+    limit = _limit(_of_all(files, data, roles), _share(files, data), files)
     document = 0
     for record in _of_all(files, data, roles):
         if (_hash(document) < limit) == (split == "valid"):
             yield record
         document += record.ends
+
+
+def _share(files: list[Path], data: DataSettings) -> float:
+    """As asked for; or a twentieth, and of large data no more than an evaluation needs."""
+    return data.hold_out or min(HELD_OUT, MOST_HELD_OUT / max(1, sum(size_of(path) for path in files)))
 
 
 def _limit(records: Iterable[Record], share: float, files: list[Path]) -> int:

@@ -73,7 +73,7 @@ def beam_search(
                 ids.append(token)
                 kept.append((text, score))
         finished = sorted(finished, key=lambda one: -one.rank)[: beam.width]
-        if not kept or _settled(finished, kept[0][1], beam, tokens):
+        if not kept or _settled(finished, kept[0][1], beam, length + 1, tokens):
             break
         live = [text for text, _ in kept]
         scores = scores.new_tensor([score for _, score in kept])
@@ -83,6 +83,7 @@ def beam_search(
     return finished
 
 
-def _settled(finished: list[Hypothesis], best_live: float, beam: Beam, tokens: int) -> bool:
-    """Log-probabilities only fall, so no live hypothesis can end better than its score at the full length."""
-    return len(finished) == beam.width and finished[-1].rank >= beam.rank(best_live, tokens)
+def _settled(finished: list[Hypothesis], best_live: float, beam: Beam, next_length: int, tokens: int) -> bool:
+    """Log-probabilities only fall, so no live hypothesis can end better than its score now at the kindest length."""
+    kindest = max(beam.rank(best_live, next_length), beam.rank(best_live, tokens))
+    return len(finished) == beam.width and finished[-1].rank >= kindest

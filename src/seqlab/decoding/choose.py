@@ -49,7 +49,8 @@ def gumbel(seed: int, requests: Tensor, positions: Tensor, count: int) -> Tensor
     mixed = _mix(_mix(torch.full_like(requests, seed)) + requests)
     mixed = _mix(mixed + positions)
     bits = _mix(mixed[:, None] + torch.arange(count, device=requests.device))
-    uniform = ((bits >> 40) & 0xFFFFFF).float().add_(0.5).div_(1 << 24)
+    # 23 bits and a half: with one more the largest would round up to 1, and its noise to infinity
+    uniform = ((bits >> 41) & 0x7FFFFF).float().add_(0.5).div_(1 << 23)
     return -torch.log(-torch.log(uniform))
 
 

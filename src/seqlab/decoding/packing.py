@@ -1,7 +1,9 @@
-"""Linear maps packed for decoding on the CPU: a row's result does not depend on how many rows there are.
+"""Models packed for decoding on the CPU: a row's result does not depend on how many rows there are.
 
 F.linear takes another path, and gives other bits, for one row, for a few and for many. Weights packed for oneDNN go
 one way only (and are faster for several rows), which makes a request's text independent of its neighbours to the bit.
+Likewise sigmoid and the tanh form of gelu: the last few numbers of a tensor (what is left of n / 32) are computed by
+another formula than the others, and which ones are last depends on the rows.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from seqlab.nn.blocks import FeedForward
 from seqlab.nn.embedding import TokenEmbedding
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def packed(model: M) -> M:
-    """A twin of a model with packed linear maps, which shares all its other tensors; for reading only.
+    """A twin of a model with packed parts, which shares all its other tensors; for reading only.
 
     On other devices, in other precisions and where oneDNN is missing, the model itself.
     """
@@ -28,11 +31,15 @@ def packed(model: M) -> M:
     shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
     twin = copy.deepcopy(model, shared).eval()
     for parent in list(twin.modules()):
+        if getattr(parent, "activation", None) is torch.sigmoid:
+            parent.activation = steady_sigmoid  # type: ignore[assignment]
         for name, child in parent.named_children():
             if type(child) is nn.Linear:
                 setattr(parent, name, PackedLinear(child.weight, child.bias))
             elif type(child) is TokenEmbedding:
                 setattr(parent, name, PackedTokenEmbedding(child))
+            elif type(child) is FeedForward:
+                setattr(parent, name, PackedFeedForward(child))
     return twin
 
 
@@ -61,6 +68,24 @@ class PackedTokenEmbedding(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output(states)  # type: ignore[no-any-return]
+
+
+class PackedFeedForward(nn.Module):
+    """W₂ gelu(W₁ x), the gelu by oneDNN in the same pass"""
+
+    def __init__(self, feed: FeedForward) -> None:
+        super().__init__()
+        self.expand = PackedLinear(feed.expand.weight, feed.expand.bias)
+        self.contract = PackedLinear(feed.contract.weight, feed.contract.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.ops.mkldnn._linear_pointwise(x, self.expand.weight, self.expand.bias, "gelu", [], "tanh")
+        return self.contract(hidden)  # type: ignore[no-any-return]
+
+
+def steady_sigmoid(x: Tensor) -> Tensor:
+    """σ(x) = (1 + tanh(x / 2)) / 2"""
+    return (1 + torch.tanh(x / 2)) / 2
 
 
 def _available() -> bool:

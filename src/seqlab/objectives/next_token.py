@@ -15,13 +15,14 @@ class NextToken(Objective):
     """−Σ_t log p(w_t | w_{<t} [, source]) over the positions that are scored."""
 
     class Settings(PartSettings):
-        pass
+        accuracy: bool = False
+        """Count the right guesses of evaluations too, as the part `right`; it takes all logits."""
 
     body: LanguageModel
 
     def __init__(self, settings: Settings, body: LanguageModel, head: nn.Module | None = None) -> None:
         super().__init__()
-        self.body = body
+        self.settings, self.body = settings, body
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
         source = batch.part("source")
@@ -36,4 +37,7 @@ class NextToken(Objective):
         else:
             states, targets = states[scored], targets[scored]
         losses = self.body.losses(states, targets)
-        return Loss(losses.sum(), torch.tensor(len(targets), device=targets.device), state=output.state)
+        parts = {}
+        if self.settings.accuracy and not self.training:
+            parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
+        return Loss(losses.sum(), torch.tensor(len(targets), device=targets.device), parts, output.state)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from seqlab.data.batches import Split
+from seqlab.data.batches import Batch, Split
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
 
@@ -17,6 +18,14 @@ Totals = Mapping[str, float]
 
 Progress = Callable[[str, int], None]
 """Called with what is being done and the bytes done so far."""
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What people wrote, as a decoder reads it: how each text begins, and what it is conditioned on."""
+
+    tokens: list[list[int]]
+    source: Batch | None = None
 
 
 class Task(ABC):
@@ -62,6 +71,10 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
+
+    def prompts(self, texts: Sequence[str]) -> Prompts:
+        """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""
+        return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])
 
     def signature(self) -> dict[str, Any]:
         """What figures must share to be compared."""

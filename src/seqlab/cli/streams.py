@@ -1,0 +1,34 @@
+"""Text in from standard input, JSON out for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+import click
+
+from seqlab.errors import DataError
+
+
+def read_stdin() -> str:
+    """All of standard input, which must be UTF-8 whatever the terminal is set to."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        hint = "convert it first, for instance with iconv"
+        raise DataError(f"not UTF-8 text (byte {error.start})", where="standard input", hint=hint) from None
+
+
+def echo_json(data: Any) -> None:
+    """One line; what JSON has no number for (an infinite perplexity) is null."""
+    click.echo(json.dumps(_finite(data), allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

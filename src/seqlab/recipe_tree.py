@@ -1,0 +1,177 @@
+"""A recipe as plain data, before it is checked: it knows which line or which override each key came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from seqlab import registry
+from seqlab.errors import RecipeError, nearest
+
+
+class Tree:
+    """Sections and keys, and where they came from: `places` has a text for each path such as `training.steps`."""
+
+    def __init__(self, data: Mapping[str, Any], file: str = "recipe", places: Mapping[str, str] | None = None) -> None:
+        self.data: dict[str, Any] = _copy(data)
+        self.file, self.places = file, dict(places or {})
+
+    @classmethod
+    def load(cls, recipe: str | os.PathLike[str]) -> Self:
+        """A shipped recipe by name, a YAML file, or that of a run folder."""
+        name = os.fspath(recipe)
+        if name in shipped():
+            return cls.parse(shipped_text(name), name)
+        path = Path(name)
+        try:
+            if (path / "recipe.yaml").is_file():
+                path = path / "recipe.yaml"
+            if not path.is_file():
+                raise RecipeError(f"no recipe '{name}'", hint=f"give a YAML file or a name: {nearest(name, shipped())}")
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            hint = "a recipe is a YAML file"
+            raise RecipeError(f"not UTF-8 text (byte {error.start})", where=str(path), hint=hint) from None
+        except OSError as error:
+            raise RecipeError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, file: str) -> Self:
+        """YAML, or an error that names the line."""
+        try:
+            data = yaml.load(text, Loader=_Loader)
+            node = yaml.compose(text, Loader=_Loader)
+        except yaml.YAMLError as error:
+            raise _broken(error, text, file) from None
+        except (ValueError, RecursionError) as error:  # a date with 13 months, 5,000 brackets
+            raise RecipeError(f"broken YAML ({error})", where=file, hint="put texts in quotes") from None
+        if not isinstance(data, dict) or node is None:
+            raise RecipeError("a recipe is a mapping of sections", where=file, hint="see `seqlab recipes lm/gpt`")
+        return cls(data, file, {path: f"{file}, line {line}" for path, line in _lines(node, file).items()})
+
+    def override(self, text: str) -> None:
+        """`key.sub=value`, the value in YAML; what is no YAML is a text."""
+        key, equals, written = text.partition("=")
+        if not equals or not all(key.split(".")):
+            raise RecipeError(f"'{text}' is not an override", hint="write key.sub=value, such as training.steps=500")
+        try:
+            value = yaml.load(written, Loader=_Loader) if written else ""
+        except (yaml.YAMLError, ValueError, RecursionError):
+            value = written
+        self.set(key, value, place=f"command line, {text[:80]}")
+
+    def set(self, key: str, value: Any, place: str | None = None) -> None:
+        """Put a value at a path; a section that changes its kind keeps the keys that the new kind has too."""
+        *sections, last = key.split(".")
+        node = self.data
+        for section in sections:
+            below = {} if node.get(section) is None else node[section]
+            if isinstance(below, str):  # `optimizer: adamw` is short for `optimizer: {kind: adamw}`
+                below = {"kind": below}
+            if not isinstance(below, dict):
+                raise RecipeError(f"'{section}' in '{key}' has no keys of its own", where=place)
+            node[section] = below
+            node = below
+        if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
+            known = settings_of(sections[-1], str(value), place).model_fields
+            for name in [name for name in node if name not in known]:
+                del node[name]
+        node[last] = value
+        if sections == ["training"] and last in ("steps", "budget"):  # the one that was set last decides
+            node.pop("budget" if last == "steps" else "steps", None)
+        if place is not None:
+            self._remember(key, place)
+
+    def place(self, path: str) -> str:
+        """Where a key came from, or the section around it, or the file."""
+        while path:
+            if path in self.places:
+                return self.places[path]
+            path = path.rpartition(".")[0]
+        return self.file
+
+    def last_place(self, path: str) -> str:
+        """Where the last override inside a section came from, or the section."""
+        inside = [place for key, place in self.places.items() if key.startswith(f"{path}.")]
+        overrides = [place for place in inside if not place.startswith(self.file)]
+        return overrides[-1] if overrides else self.place(path)
+
+    def _remember(self, key: str, place: str) -> None:
+        """An override replaces what was at and below its key, and makes the sections above it that were not there."""
+        self.places = {path: old for path, old in self.places.items() if path != key and not path.startswith(f"{key}.")}
+        sections = key.split(".")
+        for depth in range(1, len(sections)):
+            self.places.setdefault(".".join(sections[:depth]), place)
+        self.places[key] = place
+
+
+def settings_of(family: str, kind: str, where: str | None) -> Any:
+    """The `Settings` of a registered class."""
+    cls = registry.find(family, kind, where)
+    if not hasattr(cls, "Settings"):
+        hint = "give it one: class Settings(PartSettings)"
+        raise RecipeError(f"the {family} '{kind}' has no Settings class", where=where, hint=hint)
+    return cls.Settings
+
+
+def shipped() -> list[str]:
+    """The names of the recipes that come with the package."""
+    root = resources.files("seqlab") / "recipes"
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.yaml')}"
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
+def shipped_text(name: str) -> str:
+    return (resources.files("seqlab") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only: no tags that make objects, and no aliases, which can grow without end or hold themselves."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "an alias (*name): write out what it stands for", mark)
+        return super().compose_node(parent, index)
+
+
+def _broken(error: yaml.YAMLError, text: str, file: str) -> RecipeError:
+    mark, position = getattr(error, "problem_mark", None), getattr(error, "position", None)
+    line = mark.line if mark is not None else text.count("\n", 0, position)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+    tag = isinstance(error, yaml.constructor.ConstructorError) and "tag" in problem
+    hint = "a recipe is plain data: remove the tag" if tag else "check indents, quotes and colons"
+    return RecipeError(f"broken YAML ({problem})", where=f"{file}, line {line + 1}", hint=hint)
+
+
+def _lines(root: yaml.Node, file: str) -> dict[str, int]:
+    """The line of every key; a key that stands twice is an error."""
+    lines: dict[str, int] = {}
+
+    def walk(node: yaml.Node, prefix: str) -> None:
+        if not isinstance(node, yaml.MappingNode):
+            return
+        for key, value in node.value:
+            path, line = f"{prefix}{key.value}", key.start_mark.line + 1
+            if path in lines:
+                raise RecipeError(f"'{path}' stands twice", where=f"{file}, line {line}", hint="keep one of them")
+            lines[path] = line
+            walk(value, f"{path}.")
+
+    walk(root, "")
+    return lines
+
+
+def _copy(tree: Any) -> Any:
+    return {key: _copy(value) for key, value in tree.items()} if isinstance(tree, Mapping) else tree

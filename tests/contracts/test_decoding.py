@@ -1,0 +1,468 @@
+"""What decoding promises, for every shipped model: above all that a text does not depend on its neighbours."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from shipped_models import BUILDERS, CONTEXT, shipped, some_tokens
+
+from seqlab.decoding.beam import Beam, beam_search
+from seqlab.decoding.choose import Greedy, Sample, gumbel
+from seqlab.decoding.generate import generate
+from seqlab.decoding.logits import Temperature, TopK, TopP
+from seqlab.decoding.packing import packed
+from seqlab.decoding.scoring import score
+from seqlab.errors import SeqlabError
+from seqlab.models.gpt import GPT
+from seqlab.models.language_model import LanguageModel, Output, State
+from seqlab.models.ngram import NGram
+from seqlab.models.rnn import RecurrentLanguageModel
+from seqlab.nn.cells import LSTM, Elman
+
+LENGTHS = (1, 2, 3, 5, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 90, 100, 120)
+PROMPTS = [some_tokens(1, length, seed=length)[0].tolist() for length in LENGTHS]
+PROMPTS += [some_tokens(1, 1 + 7 * row, seed=200 + row)[0].tolist() for row in range(16)]  # 33 in all
+CHOICES = {"greedy": Greedy(), "sampling": Sample(Temperature(0.9), TopK(15), TopP(0.95), seed=3)}
+
+
+def texts(model, prompts, choose=CHOICES["greedy"], tokens=12, stop=frozenset(), requests=None):
+    """The new tokens of each prompt, each with its log-probability."""
+    found = [[] for _ in prompts]
+    for step in generate(model, prompts, choose, tokens, stop, requests=requests):
+        for token in step:
+            found[token.row].append((token.id, token.log_probability))
+    return found
+
+
+def batches(sizes):
+    """Rows of PROMPTS in batches of each size, so that every prompt meets several neighbours."""
+    for size in sizes:
+        for start in range(0, len(PROMPTS), size):
+            yield list(range(start, min(start + size, len(PROMPTS))))
+
+
+# -------------------------------------------------------------------- neighbours
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_text_is_the_same_alone_and_in_any_batch(name, choice):
+    """The same tokens and the same log-probabilities, bit for bit; rows end early, and GPT's context is passed."""
+    model, choose = packed(shipped(name)), CHOICES[choice]
+    stop = frozenset({4, 9})
+    alone = [texts(model, [prompt], choose, 24, stop, [row])[0] for row, prompt in enumerate(PROMPTS)]
+    if choice == "sampling":
+        assert len({len(text) for text in alone}) > 1, "no row ended early: the test tests too little"
+    for rows in batches((33, 17, 8, 5, 4, 3, 2)):
+        together = texts(model, [PROMPTS[row] for row in rows], choose, 24, stop, rows)
+        for row, text in zip(rows, together, strict=True):
+            assert text == alone[row], f"prompt of {len(PROMPTS[row])} among {len(rows)}"
+
+
+def _gpt(width, heads, context, vocab_size):
+    return GPT(GPT.Settings(kind="gpt", width=width, depth=2, heads=heads, context=context), vocab_size)
+
+
+def _recurrent(cell, width, depth, vocab_size):
+    settings = RecurrentLanguageModel.Settings(kind="recurrent", cell=cell, width=width, depth=depth)
+    return RecurrentLanguageModel(settings, vocab_size)
+
+
+SHAPES = {
+    "gpt-192": lambda: _gpt(192, 4, 128, 512),
+    "gpt-100": lambda: _gpt(100, 2, 70, 50),
+    "gpt-36": lambda: _gpt(36, 3, 33, 1001),
+    "lstm-256": lambda: _recurrent(LSTM.Settings(kind="lstm"), 256, 1, 512),
+    "lstm-37": lambda: _recurrent(LSTM.Settings(kind="lstm"), 37, 2, 50),
+    "elman-sigmoid-50": lambda: _recurrent(Elman.Settings(kind="elman", activation="sigmoid"), 50, 1, 33),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_shape_makes_neighbours_matter(name):
+    """Widths, heads and vocabularies that are no multiples of anything take other paths through the kernels."""
+    torch.manual_seed(0)
+    model = SHAPES[name]().eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(5.0 if name.startswith("gpt") and weight.dim() > 1 else 1.0)
+    model = packed(model)
+    longest = model.context or 120
+    prompts = [[token % model.vocab_size for token in prompt[:longest]] for prompt in PROMPTS[:17]]
+    choose = CHOICES["sampling"]
+    alone = [texts(model, [prompt], choose, 20, requests=[row])[0] for row, prompt in enumerate(prompts)]
+    for size in (17, 4, 3, 2):
+        for start in range(0, 17, size):
+            rows = list(range(start, min(start + size, 17)))
+            assert texts(model, [prompts[row] for row in rows], choose, 20, requests=rows) == [alone[r] for r in rows]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_scores_do_not_depend_on_neighbours(name):
+    model = packed(shipped(name))
+    alone = [score(model, [prompt])[0] for prompt in PROMPTS]
+    assert score(model, PROMPTS) == alone
+    assert score(model, PROMPTS[::-1]) == alone[::-1]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_packed_equals_unpacked(name):
+    plain = shipped(name)
+    model = packed(plain)
+    assert list(plain.state_dict()) == list(shipped(name).state_dict())
+    for a, b in zip(score(plain, PROMPTS), score(model, PROMPTS), strict=True):
+        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-5 * max(1, a.tokens))
+    for prompt in PROMPTS[:8]:
+        one, other = texts(plain, [prompt])[0], texts(model, [prompt])[0]
+        assert [token for token, _ in one] == [token for token, _ in other]
+        assert [p for _, p in one] == pytest.approx([p for _, p in other], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_log_probabilities_are_those_of_one_long_reading(name):
+    """Decoding step by step scores its text as the training path does."""
+    model, prompt = shipped(name), PROMPTS[5]
+    new = texts(packed(model), [prompt], CHOICES["sampling"], 30)[0]
+    text = torch.tensor([[*prompt, *(token for token, _ in new)]])
+    with torch.no_grad():
+        scores = model.logits(model(text).states).log_softmax(-1)[0, len(prompt) - 1 : -1]
+    expected = scores.gather(1, text[0, len(prompt) :, None])[:, 0]
+    assert [p for _, p in new] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_text_beyond_the_context_goes_on_from_half_of_it():
+    """GPT looks at its last half context when it is full: the same as a prompt of that half."""
+    model, prompt = packed(shipped("gpt")), PROMPTS[14]
+    text = [*prompt, *(token for token, _ in texts(model, [prompt], tokens=CONTEXT)[0])]
+    assert len(text) > CONTEXT + 20
+    # the position after the full context is predicted from the second half of it and all that followed
+    at = CONTEXT + 10
+    with torch.no_grad():
+        reread = torch.tensor([text[CONTEXT + 1 - CONTEXT // 2 : at]])
+        assert int(model.logits(model(reread).states)[0, -1].argmax()) == text[at]
+    with pytest.raises(SeqlabError, match="longer than"):
+        texts(model, [[1] * (CONTEXT + 1)])
+
+
+def test_unseen_contexts_of_an_unsmoothed_model_are_said():
+    model = NGram(NGram.Settings(kind="ngram", order=2, smoothing="counts"), 5)
+    model.fit(np.array([1, 2, 1, 2, 0]))
+    with pytest.raises(SeqlabError, match="never seen this context"):
+        texts(model, [[4]])
+
+
+# -------------------------------------------------------------------- streaming
+
+
+class Counting(LanguageModel):
+    """Always the token that follows, and how often it was asked."""
+
+    vocab_size = 10
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def start(self, source=None, rows=1):
+        return State({}, torch.zeros(rows, dtype=torch.long))
+
+    def forward(self, tokens, state=None, mask=None):
+        self.calls += 1
+        state = state.consume()
+        state.lengths = state.lengths + (tokens.shape[1] if mask is None else mask.sum(1))
+        return Output(torch.nn.functional.one_hot((tokens + 1) % 10, 10).float(), state)
+
+    def logits(self, states):
+        return states
+
+
+def test_tokens_come_as_they_are_made():
+    model = Counting()
+    steps = generate(model, [[3], [5]], tokens=100)
+    assert model.calls == 0
+    for done in range(1, 6):
+        assert [token.id for token in next(steps)] == [3 + done, (5 + done) % 10]
+        assert model.calls == done  # the prompt, then one call for each token that was asked for
+    steps.close()
+
+
+def test_a_finished_row_stops_and_costs_nothing():
+    model = Counting()
+    found = texts(model, [[3], [5], [8]], stop=frozenset({7}), tokens=6)
+    assert [[token for token, _ in text] for text in found] == [[4, 5, 6, 7], [6, 7], [9, 0, 1, 2, 3, 4]]
+    assert model.calls == 6
+
+
+# -------------------------------------------------------------------- choosing
+
+
+def test_temperature_divides():
+    logits = torch.randn(3, 9)
+    torch.testing.assert_close(Temperature(0.5)(logits), logits * 2)
+
+
+@pytest.mark.parametrize("k", [1, 3, 9, 50])
+def test_top_k_keeps_the_k_most_likely(k):
+    logits = torch.randn(20, 9)
+    kept = TopK(k)(logits)
+    assert (kept.isfinite().sum(-1) == min(k, 9)).all()
+    assert torch.equal(kept.argmax(-1), logits.argmax(-1))
+    assert (logits[kept == -torch.inf] <= logits.max()).all()
+    tied = TopK(2)(torch.tensor([[1.0, 3.0, 1.0, 1.0]]))
+    assert tied.isfinite().tolist() == [[True, True, True, True]]  # ties at the border stay
+
+
+@pytest.mark.parametrize("p", [1e-6, 0.3, 0.9, 1.0])
+def test_top_p_keeps_the_fewest_that_reach_p(p):
+    logits = torch.randn(50, 12) * 2
+    kept = TopP(p)(logits)
+    for before, after in zip(logits.double().softmax(-1), kept.isfinite(), strict=True):
+        mass = before[after].sum()
+        assert mass >= p - 1e-6
+        assert mass - before[after].min() < p  # without the least of them it would be too little
+        assert before[after].min() >= before[~after].max() if not after.all() else True
+
+
+def test_filters_compose_in_order():
+    logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
+    hot = TopP(0.8)(Temperature(2.0)(logits))
+    cold = TopP(0.8)(Temperature(0.5)(logits))
+    assert hot.isfinite().sum() == 3
+    assert cold.isfinite().sum() == 1
+    both = Sample(Temperature(2.0), TopK(2), seed=1)
+    drawn = both(logits.expand(4000, 4), torch.arange(4000), torch.zeros(4000, dtype=torch.long))
+    assert set(drawn.tolist()) == {0, 1}
+    share = (drawn == 0).float().mean().item()
+    assert share == pytest.approx(1 / (1 + math.exp(-0.5)), abs=0.03)
+
+
+def test_sampling_draws_from_the_softmax():
+    """Chi-square over 200,000 draws: requests, positions and seeds are all independent draws."""
+    logits = torch.tensor([1.5, 0.0, -1.0, 2.0, -3.0, 0.5, 0.5, -0.2])
+    expected = logits.double().softmax(-1) * 200_000
+    count = torch.arange(200_000)
+    ways = {
+        "requests": (0, count, torch.zeros_like(count)),
+        "positions": (7, torch.zeros_like(count), count),
+        "both": (1, count % 447, count // 447),
+    }
+    for name, (seed, requests, positions) in ways.items():
+        drawn = Sample(seed=seed)(logits.expand(200_000, 8), requests, positions)
+        observed = torch.bincount(drawn, minlength=8).double()
+        chi_square = ((observed - expected) ** 2 / expected).sum().item()
+        assert chi_square < 24.3, f"{name}: {chi_square:.1f}"  # p = 0.001 with 7 degrees of freedom
+
+
+def test_noise_is_a_function_of_seed_request_and_position_alone():
+    requests, positions = torch.tensor([3, 8, 3]), torch.tensor([5, 5, 6])
+    noise = gumbel(11, requests, positions, 40)
+    for row in range(3):
+        assert torch.equal(gumbel(11, requests[row : row + 1], positions[row : row + 1], 40)[0], noise[row])
+    rows = [noise[0], noise[1], noise[2], gumbel(12, requests, positions, 40)[0]]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(rows, 2))
+    assert torch.equal(gumbel(11, requests, positions, 30), noise[:, :30])
+
+
+def test_noise_is_finite():
+    """Where the uniform number is the largest there is, it must not round to 1: infinite noise would choose alone."""
+    largest = gumbel(0, torch.tensor([399]), torch.tensor([0]), 12_320)[0, 12_319]
+    assert 15 < largest < 17
+    noise = gumbel(1, torch.arange(100), torch.zeros(100, dtype=torch.long), 50_000)
+    assert noise.isfinite().all()
+    assert noise.mean().item() == pytest.approx(0.5772, abs=0.002)  # Euler's constant
+
+
+def test_a_filtered_token_is_never_drawn():
+    logits = TopK(3)(torch.randn(1, 1000)).expand(5_000, 1000)
+    drawn = Sample(seed=5)(logits, torch.arange(5_000), torch.zeros(5_000, dtype=torch.long))
+    assert len(set(drawn.tolist())) == 3
+
+
+# -------------------------------------------------------------------- beam search
+
+
+class Table(LanguageModel):
+    """p(next | all tokens so far) from a dictionary of log-probabilities; the state is the text itself."""
+
+    def __init__(self, vocab_size, score):
+        super().__init__()
+        self.vocab_size, self.score = vocab_size, score
+
+    def start(self, source=None, rows=1):
+        return State({"text": torch.zeros(rows, 0, dtype=torch.long)}, torch.zeros(rows, dtype=torch.long))
+
+    def forward(self, tokens, state=None, mask=None):
+        state = state.consume()
+        lengths = torch.full((len(tokens),), tokens.shape[1]) if mask is None else mask.sum(1)
+        text = state.rows["text"]
+        room = torch.nn.functional.pad(text, [0, tokens.shape[1]])
+        states = torch.full((*tokens.shape, self.vocab_size), -torch.inf)
+        for row, (before, new) in enumerate(zip(state.lengths.tolist(), lengths.tolist(), strict=True)):
+            room[row, before : before + new] = tokens[row, :new]
+            for time in range(new):
+                states[row, time] = self.score(tuple(room[row, : before + time + 1].tolist()))
+        state.rows["text"] = room
+        state.lengths = state.lengths + lengths
+        return Output(states, state)
+
+    def logits(self, states):
+        return states
+
+
+def random_table(vocab_size, seed):
+    """A model whose every context has its own distribution."""
+
+    def scores(text):
+        generator = torch.Generator().manual_seed(hash((seed, *text)) % 2**31)
+        return (torch.randn(vocab_size, generator=generator) * 1.5).log_softmax(-1)
+
+    return Table(vocab_size, scores)
+
+
+def brute_force(model, prompt, beam, tokens, stop):
+    """Every sequence that ends with a stop token or is full, ranked."""
+    found = []
+
+    def grow(text, total):
+        scores = model.score((*prompt, *text)).double()
+        for token in range(model.vocab_size):
+            new, value = (*text, token), total + scores[token].item()
+            if token in stop or len(new) == tokens:
+                found.append((beam.rank(value, len(new)), new, value))
+            else:
+                grow(new, value)
+
+    grow((), 0.0)
+    return sorted(found, reverse=True)
+
+
+def test_the_worked_example_of_beam_two():
+    """Cumulative log-probabilities: greedy takes 'beer' and ends at −6.28, a beam of two finds −3.04."""
+    words = ["<end>", "beer", "I", "drink", "like", "wine"]
+    cumulative = {
+        (): {"beer": -1.82, "I": -2.11},
+        ("beer",): {"drink": -6.93, "I": -5.8},
+        ("I",): {"beer": -8.66, "drink": -2.87},
+        ("beer", "I"): {"drink": -6.28, "like": -7.31},
+        ("I", "drink"): {"beer": -3.04, "wine": -5.12},
+    }
+
+    def scores(text):
+        said = tuple(words[token] for token in text[1:])
+        before = cumulative[said[:-1]][said[-1]] if said else 0.0
+        found = torch.full((len(words),), -torch.inf)
+        for word, total in cumulative.get(said, {}).items():
+            found[words.index(word)] = total - before
+        rest = (1 - found.exp().sum()) / 1000  # what the example leaves open, among words too rare to be chosen
+        return torch.cat([found, rest.log().expand(1000)])
+
+    model = Table(len(words) + 1000, scores)
+    greedy = texts(model, [[0]], tokens=3)[0]
+    assert [words[token] for token, _ in greedy] == ["beer", "I", "drink"]
+    assert sum(p for _, p in greedy) == pytest.approx(-6.28, abs=1e-4)
+    best, *_ = beam_search(model, [0], Beam(2), tokens=3)
+    assert [words[token] for token in best.tokens] == ["I", "drink", "beer"]
+    assert best.log_probability == pytest.approx(-3.04, abs=1e-4)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 3.0, -0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_as_wide_as_all_sequences_is_exact(seed, penalty):
+    """n-best and scores equal brute force, whatever ends early and however length counts."""
+    model, beam, stop = random_table(4, seed), Beam(4**4, penalty), frozenset({0})
+    expected = brute_force(model, (2,), beam, 4, stop)
+    found = beam_search(model, [2], beam, 4, stop)
+    assert [one.tokens for one in found] == [text for _, text, _ in expected]
+    assert [one.log_probability for one in found] == pytest.approx([value for *_, value in expected], abs=1e-4)
+    assert [one.rank for one in found] == pytest.approx([rank for rank, *_ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0, -0.5])
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+def test_the_best_finished_hypothesis_is_never_lost(width, penalty):
+    """A beam written the slow way, which never stops early, finds the same."""
+    for seed in range(12):
+        model, beam, stop = random_table(5, 100 + seed), Beam(width, penalty), frozenset({0, 3})
+        live, done = [((), 0.0)], []
+        for length in range(1, 7):
+            grown = [
+                ((*text, token), total + p)
+                for text, total in live
+                for token, p in enumerate(model.score((2, *text)).tolist())
+            ]
+            grown.sort(key=lambda one: -one[1])
+            live = []
+            for text, total in grown:
+                if len(live) == width:
+                    break
+                if text[-1] in stop or length == 6:
+                    done.append((beam.rank(total, length), text))
+                else:
+                    live.append((text, total))
+        best = sorted(done, reverse=True)[:width]
+        found = beam_search(model, [2], beam, 6, stop)
+        assert [one.tokens for one in found] == [text for _, text in best], f"seed {seed}"
+
+
+def test_bigrams_equal_viterbi():
+    """The most probable text of a bigram model, by dynamic programming."""
+    generator = np.random.default_rng(0)
+    for trial in range(5):
+        model = NGram(NGram.Settings(kind="ngram", order=2, smoothing="add-k", k=0.1), 6)
+        model.fit(np.append(generator.integers(0, 6, 60), 0))
+        table = model.logits(model(torch.arange(6)[:, None]).states[:, 0]).double()
+        best, back = table[3].clone(), []  # after the prompt [3]
+        for _ in range(7):
+            reached = best[:, None] + table
+            back.append(reached.argmax(0))
+            best = reached.max(0).values
+        path = [int(best.argmax())]
+        for step in reversed(back):
+            path.append(int(step[path[-1]]))
+        found, *_ = beam_search(model, [3], Beam(6 * 6), 8)
+        assert found.log_probability == pytest.approx(best.max().item(), abs=1e-4), f"trial {trial}"
+        assert list(found.tokens) == path[::-1]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_beam_of_one_without_stop_is_greedy(name):
+    model = packed(shipped(name))
+    for prompt in (PROMPTS[0], PROMPTS[6], PROMPTS[16]):
+        greedy = texts(model, [prompt], tokens=15)[0]
+        (found,) = beam_search(model, prompt, Beam(1), 15)
+        assert list(found.tokens) == [token for token, _ in greedy]
+        assert found.log_probability == pytest.approx(sum(p for _, p in greedy), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_hypotheses_are_scored_as_their_text_is(name):
+    model, prompt = packed(shipped(name)), PROMPTS[7]
+    for one in beam_search(model, prompt, Beam(4, 0.6), 10, frozenset({0})):
+        text = torch.tensor([[*prompt, *one.tokens]])
+        with torch.no_grad():
+            scores = model.logits(model(text).states).log_softmax(-1)[0, len(prompt) - 1 : -1]
+        total = scores.gather(1, text[0, len(prompt) :, None]).sum().item()
+        assert one.log_probability == pytest.approx(total, abs=1e-4)
+        assert one.rank == pytest.approx(total / ((5 + len(one.tokens)) / 6) ** 0.6, abs=1e-4)
+
+
+def test_ties_fall_to_the_earlier_hypothesis_and_the_smaller_token():
+    even = Table(3, lambda text: torch.zeros(3).log_softmax(-1))
+    found = beam_search(even, [0], Beam(4), 3)
+    assert [one.tokens for one in found] == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 0)]
+    assert beam_search(even, [0], Beam(4), 3) == found
+
+
+def test_a_beam_passes_the_context_of_a_gpt():
+    model = packed(shipped("gpt"))
+    found = beam_search(model, PROMPTS[16], Beam(3), 40)
+    assert len(found) == 3
+    assert all(len(one.tokens) == 40 for one in found)
+    assert found[0].log_probability >= found[1].log_probability >= found[2].log_probability
+
+
+def test_every_prompt_needs_a_token():
+    with pytest.raises(ValueError, match="at least one token"):
+        texts(shipped("lstm"), [[1], []])
