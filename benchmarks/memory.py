@@ -51,7 +51,13 @@ def main() -> None:
 
         import seqlab
 
-        small = {"model.width": 64, "model.depth": 2, "training.steps": arguments.steps, "tokenizer.kind": arguments.tokenizer}
+        small = {
+            "model.width": 64,
+            "model.depth": 2,
+            "training.steps": arguments.steps,
+            "training.evaluate_every": arguments.steps,
+            "tokenizer.kind": arguments.tokenizer,
+        }
         probe = Path(folder) / "probe.txt"
         probe.write_text("the same model on a text of a few lines\n" * 500, encoding="utf-8")
         seqlab.train("lm/gpt", {**small, "data.train": str(probe)}, out=f"{folder}/probe")

@@ -64,6 +64,14 @@ class Server:
         return child.wait(), child.output
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread_from_the_start() -> None:
+    """The number of threads is written into runs; fixtures of modules run before those of tests."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def server(_own_cache: None, tmp_path_factory: pytest.TempPathFactory):
     server = Server(tmp_path_factory.mktemp("server"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from seqlab.data.order import Indices, Order
+from seqlab.data.order import Indices, Order, Sequential, Shuffled
 from seqlab.data.randomness import Key
 
 
@@ -45,3 +47,25 @@ class Split(Protocol):
     def batch(self, indices: Indices, key: Key) -> Batch:
         """These examples as tensors; anything random about them is keyed."""
         ...
+
+
+class Examples(ABC):
+    """A split of examples that have nothing to do with each other (pairs, labelled texts, ...).
+
+    For training they are shuffled, those of like length together; otherwise they come first to last.
+    """
+
+    def __init__(self, lengths: Sequence[int], training: bool) -> None:
+        self.lengths, self.training = np.asarray(lengths, dtype=np.int64), training
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        if self.training:
+            return Shuffled(len(self), batch_size, seed, self.lengths)
+        return Sequential(len(self), batch_size)
+
+    @abstractmethod
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        """As in `Split`."""

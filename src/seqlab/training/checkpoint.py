@@ -108,16 +108,17 @@ class Checkpoints:
         folder = self.folder / f"step-{step:08d}"
         try:
             manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
-            for name, expected in manifest.items():
-                if _sha256(folder / name) != expected:
+            needed = {"model.safetensors", "optimizer.safetensors", "state.json", _state_name(rank)}
+            for name in sorted({*needed, *manifest}):
+                if _sha256(folder / name) != manifest.get(name):
                     raise ValueError(f"{name} differs from the manifest")
             return Snapshot(
                 load_file(folder / "model.safetensors"),
                 load_file(folder / "optimizer.safetensors"),
-                load_file(folder / _state_name(rank)) if (folder / _state_name(rank)).exists() else {},
+                load_file(folder / _state_name(rank)),
                 json.loads((folder / "state.json").read_text(encoding="utf-8")),
             )
-        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
             reason = f"{error.strerror}: {Path(error.filename or '').name}" if isinstance(error, OSError) else error
             self.warn(f"checkpoint {folder} is damaged ({reason}) and passed over")
             return None

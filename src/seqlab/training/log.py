@@ -21,7 +21,8 @@ class Log:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         except OSError as error:
-            raise RunError(f"could not write ({error.strerror})", where=str(self.path)) from None
+            what, hint = f"could not write ({error.strerror})", "make room, then go on with --resume"
+            raise RunError(what, where=str(self.path), hint=hint) from None
 
     @property
     def size(self) -> int:
