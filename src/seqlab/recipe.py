@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from seqlab import registry
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe_tree import Tree, settings_of
+from seqlab.recipe_tree import Tree, settings_of, to_yaml
 
 
 class Settings(BaseModel):
@@ -152,7 +151,7 @@ class Recipe(Settings):
         return self.model_dump(mode="json")
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+        return to_yaml(self.to_dict())
 
     def changed(self, overrides: Mapping[str, Any]) -> Self:
         """A copy with some keys (`training.steps`) set to other values."""

@@ -136,6 +136,25 @@ def shipped_text(name: str) -> str:
     return (resources.files("seqlab") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+def to_yaml(data: Mapping[str, Any]) -> str:
+    """Plain data as `Tree.parse` reads it back, the order of keys kept."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts with line ends other than \\n are quoted and escaped: unquoted, they would be read back as blanks."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = '"' if any(character in "\x85\u2028\u2029\ufeff" for character in data) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
 class _Loader(yaml.SafeLoader):
     """Plain data only: no tags that make objects, and no aliases, which can grow without end or hold themselves."""
 

@@ -18,6 +18,8 @@ from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
 from seqlab.errors import SeqlabError
+from seqlab.registry import find
+from seqlab.run import use_code
 from seqlab.training.trainer import Silence
 
 SPINE = Path(__file__).parent / "spine"
@@ -202,6 +204,29 @@ def test_another_process_needs_the_code_and_is_told_so(train_once):
     given = subprocess.run([*command, "--code", code, "--json"], capture_output=True, text=True, check=False)
     assert given.returncode == 0, given.stderr
     assert json.loads(given.stdout)["loss"] == pytest.approx(run.evaluate()["loss"], rel=1e-4, abs=1e-6)
+
+
+def test_code_may_use_dataclasses_and_annotations_of_any_kind(tmp_path):
+    """Both look up names in the module that a class says it is from."""
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from typing import ClassVar, Literal\n"
+        "from seqlab.recipe import PartSettings\n"
+        "from seqlab.registry import register\n"
+        "@dataclass\n"
+        "class Mine:\n"
+        "    width: int = 3\n"
+        "    class Settings(PartSettings):\n"
+        "        shape: Literal['round', 'square'] = 'round'\n"
+        "register('cell', 'mine', Mine)\n",
+        encoding="utf-8",
+    )
+    use_code(code)
+    mine = find("cell", "mine")
+    assert mine().width == 3
+    assert mine.Settings(kind="mine", shape="square").shape == "square"
 
 
 # -------------------------------------------------------------------- the translator's decoding

@@ -6,6 +6,7 @@ id; {"wait": ID} answers its exit code. No torch operation runs here, so that ch
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -47,11 +48,24 @@ def run(order: dict) -> int:
     return 0
 
 
+def exit_code(child: int, seconds: float = 90) -> int:
+    """Wait for a child; one that hangs is killed."""
+    end = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            running.discard(child)
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+running: set[int] = set()
 for line in sys.stdin:
     order = json.loads(line)
     if "wait" in order:
-        _, status = os.waitpid(order["wait"], 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(exit_code(order["wait"]), flush=True)
         continue
     child = os.fork()
     if child == 0:
@@ -62,4 +76,7 @@ for line in sys.stdin:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+    running.add(child)
     print(child, flush=True)
+for child in running:
+    os.kill(child, signal.SIGKILL)

@@ -59,9 +59,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.parametrize("damage", [truncate, empty, flip_a_bit, remove], ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_checkpoint_is_passed_over(
-    name: str, damage: Callable[[Path], None], killed, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_passed_over(name: str, damage: Callable[[Path], None], killed, tmp_path: Path) -> None:
     plan, run, whole = killed
     shutil.copytree(run, tmp_path / "run")
     newest, before = sorted(saved_steps(run), reverse=True)[:2]

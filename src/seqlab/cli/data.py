@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from seqlab.data.checks import Finding
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, epilog="Example: seqlab data check train.txt --valid valid.txt")
 @click.pass_context
 def data(context: click.Context) -> None:
     """Look at data before training on it."""

@@ -24,8 +24,8 @@ def score(run: str, file: str | None, rank: bool, suggest: int | None, code: str
     from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
-    lines = _lines(file)
     loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
+    lines = _lines(file)
     if suggest is not None:
         for line in lines:
             words = loaded.suggest(line, suggest)

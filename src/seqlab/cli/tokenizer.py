@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 SAMPLE = "The unhappiest tokenizers can't re-read 1,234 naïve words, e.g. “antidisestablishmentarianism”!"
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog="Example: seqlab tokenizer train bpe book.txt --vocab-size 2000 --out tokenizers/book",
+)
 @click.pass_context
 def tokenizer(context: click.Context) -> None:
     """Train, use and compare tokenizers.
@@ -25,7 +28,7 @@ def tokenizer(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@tokenizer.command()
+@tokenizer.command(epilog="Example: seqlab tokenizer train bpe book.txt --vocab-size 2000 --out tokenizers/book")
 @click.argument("kind")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
@@ -35,10 +38,6 @@ def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) 
 
     KIND is character, byte, word, bpe or classic-bpe. A FILE may also be a folder, a pattern in quotes,
     a .gz file or the name of a built-in data set.
-
-    \b
-    Example:
-      seqlab tokenizer train bpe book.txt --vocab-size 2000 --out tokenizers/book
     """
     from seqlab import registry
     from seqlab.data.readers import read_texts
@@ -52,7 +51,7 @@ def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) 
     click.echo(f"{out}: {kind}, {learned.vocab_size} tokens")
 
 
-@tokenizer.command()
+@tokenizer.command(epilog='Example: seqlab tokenizer encode runs/my-run "To be, or not to be"')
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("text", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Ids, pieces and offsets as JSON.")
@@ -60,10 +59,6 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
     """The ids of a text, and the piece each stands for.
 
     Without TEXT, or if it is -, the text is read from the standard input.
-
-    \b
-    Example:
-      seqlab tokenizer encode runs/my-run "To be, or not to be"
     """
     from seqlab.cli.streams import read_stdin
     from seqlab.tokenizers import load_tokenizer
@@ -79,17 +74,13 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
         click.echo("|".join(pieces))
 
 
-@tokenizer.command()
+@tokenizer.command(epilog="Example: seqlab tokenizer decode tokenizers/book 312 7 45")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("ids", nargs=-1, type=int)
 def decode(folder: Path, ids: tuple[int, ...]) -> None:
     """The text of ids.
 
     Without IDS they are read from the standard input, with blanks between them.
-
-    \b
-    Example:
-      seqlab tokenizer decode tokenizers/book 312 7 45
     """
     from seqlab.cli.streams import read_stdin
     from seqlab.errors import DataError
@@ -105,18 +96,13 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     click.echo(loaded.decode(given))
 
 
-@tokenizer.command()
+@tokenizer.command(epilog="Example: seqlab tokenizer show tokenizers/book runs/my-run --data book.txt")
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 @click.option("--text", help="Measure on this text.")
 @click.option("--data", metavar="FILE", help="Measure on this file, folder, pattern or built-in data set.")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def show(folders: tuple[Path, ...], text: str | None, data: str | None, as_json: bool) -> None:
-    """Compare tokenizers on a text: size, length of what they make of it, unknowns, and where they cut.
-
-    \b
-    Example:
-      seqlab tokenizer show tokenizers/book runs/my-run --data book.txt
-    """
+    """Compare tokenizers on a text: size, length of what they make of it, unknowns, and where they cut."""
     from seqlab.data.readers import read_texts
     from seqlab.tokenizers import load_tokenizer
     from seqlab.tokenizers.measure import measure

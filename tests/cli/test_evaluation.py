@@ -1,0 +1,72 @@
+"""`evaluate` counts every token exactly once, whatever the batch size and the format of the data."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import seqlab as api
+from seqlab.data.readers import read
+
+KINDS = ["ngram", "lstm", "gpt"]
+LINES = ["the cat sat on the mat.", "she read about a letter, “quietly”", "a bird found the café!"] * 7
+
+
+def held_out(run) -> list[int]:
+    """The tokens of the held-out lines, each line closed by its end."""
+    lines = [record.fields["text"] for record in read(run.recipe.data, "valid")]
+    return [token for ids in run.tokenizer.encode_batch(lines) for token in (*ids, run.tokenizer.end_id)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch_size", [1, 3, 8, 64])
+def test_every_token_is_scored_once(kind, batch_size, runs, monkeypatch):
+    run = api.load(runs[kind])
+    seen: list[torch.Tensor] = []
+    losses = run.model.losses
+
+    def watched(states, targets):
+        seen.append(targets)
+        return losses(states, targets)
+
+    monkeypatch.setattr(run.model, "losses", watched)
+    metrics = run.evaluate(batch_size=batch_size)
+    expected = held_out(run)
+    assert metrics["tokens"] == len(expected)
+    assert np.array_equal(np.sort(torch.cat(seen).numpy()), np.sort(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_do_not_depend_on_the_batch_size(kind, runs, seqlab):
+    losses = [
+        json.loads(seqlab("evaluate", runs[kind], "--batch-size", size, "--json").out)["loss"] for size in (1, 3, 8, 64)
+    ]
+    assert losses == pytest.approx([losses[0]] * 4, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_lines_in_any_format(kind, runs, seqlab, tmp_path):
+    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *enumerate(LINES)])
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in LINES), encoding="utf-8")
+    (tmp_path / "a.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    found = [
+        json.loads(seqlab("evaluate", runs[kind], "--data", tmp_path / f"a.{suffix}", "--json").out)
+        for suffix in ("txt", "csv", "jsonl")
+    ]
+    assert found[0] == found[1] == found[2]
+    run = api.load(runs[kind])
+    assert found[0]["tokens"] == sum(len(ids) + 1 for ids in run.tokenizer.encode_batch(LINES))
+
+
+def test_training_on_rows(seqlab, tmp_path):
+    rows = [{"body": line, "n": number} for number, line in enumerate(LINES * 5)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    keys = [f"data.train={tmp_path / 'a.jsonl'}", "data.columns.text=body", "tokenizer.kind=word"]
+    said = seqlab("train", "lm/ngram", *keys, "--out", tmp_path / "out")
+    assert said.code == 0, said.err
+    assert json.loads(seqlab("evaluate", tmp_path / "out", "--json").out)["bits_per_character"] < 1
