@@ -227,7 +227,7 @@ def test_a_used_state_cannot_be_used_again(name):
 def test_state_as_named_tensors(name):
     model, tokens = shipped(name), some_tokens(2, 20)
     _, state = read(model, tokens)
-    copied = State.from_tensors(load(save(state.tensors())), state.growing)
+    copied = State.from_tensors(load(save(state.tensors())))
     assert_near(step(model, tokens[:, 3], copied)[0], step(model, tokens[:, 3], state)[0])
 
 

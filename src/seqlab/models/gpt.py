@@ -67,7 +67,7 @@ class GPT(LanguageModel):
         names = [f"{part}.{layer}" for layer in range(len(self.blocks)) for part in ("keys", "values")]
         caches = {name: weight.new_zeros(shape) for name in names}
         lengths = torch.zeros(rows, dtype=torch.long, device=weight.device)
-        return State(caches, lengths, growing=frozenset(names))
+        return State(caches, lengths)
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
         time = torch.arange(tokens.shape[1], device=tokens.device)

@@ -62,14 +62,13 @@ class LanguageModel(nn.Module, ABC):
 class State:
     """What a model knows after some tokens, row by row.
 
-    `rows` are tensors (B, ...); `growing` names those whose dimension 1 is time, with room to spare behind the
-    row's length. `shared` are tensors (S, ...) that belong to sources: row b reads source `owner[b]`, and
-    `select` never copies them. `forward` consumes the state it is given: keep a copy with `select` if you need it.
+    `rows` are tensors (B, ...). Dimension 1 may be time, with room to spare behind the row's length. `shared` are
+    tensors (S, ...) that belong to sources: row b reads source `owner[b]`, and `select` never copies them. `forward`
+    consumes the state it is given: keep a copy with `select` before that if you need it.
     """
 
     rows: dict[str, Tensor]
     lengths: Tensor
-    growing: frozenset[str] = frozenset()
     shared: dict[str, Tensor] | None = None
     owner: Tensor | None = None
     used: bool = False
@@ -79,37 +78,37 @@ class State:
 
     def consume(self) -> State:
         """Called by `forward`: a state can be read from once, since its buffers may be written in place."""
-        if self.used:
-            raise RuntimeError("this State was used already; keep a copy with select() before forward()")
+        self._fresh()
         self.used = True
-        return State(dict(self.rows), self.lengths, self.growing, self.shared, self.owner)
+        return State(dict(self.rows), self.lengths, self.shared, self.owner)
 
     def select(self, rows: Tensor) -> State:
         """Reorder, repeat or drop rows."""
+        self._fresh()
         return State(
             {name: tensor.index_select(0, rows) for name, tensor in self.rows.items()},
             self.lengths.index_select(0, rows),
-            self.growing,
             self.shared,
             None if self.owner is None else self.owner.index_select(0, rows),
         )
 
     def join(self, other: State) -> State:
-        """The rows of both; buffers of different capacity are padded."""
-        shared, owner = None, None
-        if self.shared is not None and other.shared is not None:
-            assert self.owner is not None
-            assert other.owner is not None
-            sources = len(next(iter(self.shared.values())))
-            shared = {name: _stack(tensor, other.shared[name]) for name, tensor in self.shared.items()}
-            owner = torch.cat([self.owner, other.owner + sources])
+        """The rows of both. Buffers of different lengths are padded; sources that no row reads any more are dropped."""
+        self._fresh()
+        other._fresh()
+        (shared, owner), (more, their) = self._sources(), other._sources()
+        if (owner is None) != (their is None):
+            raise ValueError("states with a source and without one cannot be joined")
+        if owner is not None and their is not None:
+            shared = {name: _stack(tensor, more[name]) for name, tensor in shared.items()}
+            owner = torch.cat([owner, their + int(owner.max()) + 1])
         rows = {name: _stack(tensor, other.rows[name]) for name, tensor in self.rows.items()}
-        return State(rows, torch.cat([self.lengths, other.lengths]), self.growing, shared, owner)
+        return State(rows, torch.cat([self.lengths, other.lengths]), shared or None, owner)
 
     def detach(self) -> State:
         """The same numbers without their history: where truncated BPTT cuts."""
-        rows = {name: tensor.detach() for name, tensor in self.rows.items()}
-        return State(rows, self.lengths, self.growing, self.shared, self.owner)
+        self._fresh()
+        return State({n: t.detach() for n, t in self.rows.items()}, self.lengths, self.shared, self.owner)
 
     def tensors(self) -> dict[str, Tensor]:
         """As named tensors, for a checkpoint. Streams carry no sources."""
@@ -117,9 +116,20 @@ class State:
         return {"lengths": self.lengths, **{f"rows.{name}": tensor for name, tensor in self.rows.items()}}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], growing: frozenset[str] = frozenset()) -> State:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> State:
         rows = {name.removeprefix("rows."): t for name, t in tensors.items() if name.startswith("rows.")}
-        return cls(rows, tensors["lengths"], growing)
+        return cls(rows, tensors["lengths"])
+
+    def _fresh(self) -> None:
+        if self.used:
+            raise RuntimeError("this State was used already; keep a copy with select() before forward()")
+
+    def _sources(self) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The sources that rows read, and which one each row reads."""
+        if self.shared is None or self.owner is None:
+            return {}, None
+        read, owner = torch.unique(self.owner, return_inverse=True)
+        return {name: tensor.index_select(0, read) for name, tensor in self.shared.items()}, owner
 
 
 def _stack(a: Tensor, b: Tensor) -> Tensor:

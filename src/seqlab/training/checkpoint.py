@@ -166,7 +166,15 @@ def _state_name(rank: int) -> str:
 
 
 def _whole(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    """On the CPU, each with memory of its own: a weight that has two names is written under both."""
+    whole: Tensors = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        memory = plain.untyped_storage().data_ptr()
+        whole[name] = plain.clone() if memory in seen else plain
+        seen.add(memory)
+    return whole
 
 
 def _json(data: Any) -> bytes:
