@@ -129,6 +129,7 @@ def test_steps_and_budget_the_last_one_decides():
 def test_later_overrides_win_and_originals_stay():
     recipe = Recipe.load("lm/gpt", ["model.width=64", "model.width=128"])
     assert recipe.model.width == 128
+    assert recipe.changed({"model.width": 64}) == recipe.changed(["model.width=64"])
     assert recipe.changed({"model.width": 64}).model.width == 64
     assert recipe.model.width == 128
 

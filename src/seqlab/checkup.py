@@ -13,7 +13,7 @@ import torch
 
 from seqlab.build import choose_device
 from seqlab.data.order import Cursor, Indices
-from seqlab.launch import Prepared, prepare
+from seqlab.preparation import Prepared, prepare
 from seqlab.recipe import Recipe, seconds
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate

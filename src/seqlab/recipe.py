@@ -153,11 +153,15 @@ class Recipe(Settings):
     def to_yaml(self) -> str:
         return to_yaml(self.to_dict())
 
-    def changed(self, overrides: Mapping[str, Any]) -> Self:
-        """A copy with some keys (`training.steps`) set to other values."""
+    def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
+        """A copy with some keys set to other values: {"training.steps": 5} or ["training.steps=5"]."""
         tree = Tree(self.to_dict())
-        for key, value in overrides.items():
-            tree.set(key, value)
+        if isinstance(overrides, Mapping):
+            for key, value in overrides.items():
+                tree.set(key, value)
+        else:
+            for override in overrides:
+                tree.override(override)
         return _checked(type(self), tree)
 
 

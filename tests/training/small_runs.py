@@ -15,7 +15,7 @@ from seqlab.recipe import Recipe
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence
 
-WORDS = "the cat sat on a mat and saw many small red birds fly over green hills to an old house".split()
+TEXT = "the cat sat on a mat and saw many small red birds fly over green hills to an old house"
 
 MODELS = {
     "windows": {"kind": "gpt", "width": 16, "depth": 1, "heads": 2, "context": 16, "dropout": 0.1},
@@ -24,15 +24,15 @@ MODELS = {
 READINGS = list(MODELS)
 
 
-def write_text(path: Path, characters: int = 2000, seed: int = 0, words: list[str] = WORDS) -> Path:
+def write_text(path: Path, characters: int = 2000, seed: int = 0, words: list[str] | None = None) -> Path:
     """Words in a random order."""
-    chance = random.Random(seed)
+    chance, words = random.Random(seed), words or TEXT.split()
     path.write_text(" ".join(chance.choice(words) for _ in range(characters))[:characters], encoding="utf-8")
     return path
 
 
 def recipe(folder: Path, reading: str, model: dict[str, Any] | None = None, **training: Any) -> Recipe:
-    """A dozen batches an epoch, the last one smaller; reports, evaluations, samples and checkpoints on grids that do not coincide."""
+    """A dozen batches an epoch, the last one smaller; reports, evaluations, ... on grids that do not coincide."""
     text = folder / "text.txt"
     if not text.exists():
         write_text(text)

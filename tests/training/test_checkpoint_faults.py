@@ -209,7 +209,7 @@ def test_best_that_does_not_fit(killed, tmp_path: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", full)
-        with pytest.raises(RunError, match="could not save step 2 .*make room, then go on with --resume"):
+        with pytest.raises(RunError, match=r"could not save step 2 .*make room, then go on with --resume"):
             train(plan, out=tmp_path / "run")
     assert not list((tmp_path / "run").rglob(".draft-*"))
     train(plan, out=tmp_path / "run", resume=True)

@@ -51,7 +51,7 @@ class Lazy(click.Group):
 @click.group(
     cls=Lazy,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},  # examples on one line
     epilog="Example: seqlab train lm/gpt data.train=my.txt training.budget=3m --out runs/mine",
 )
 @click.version_option(package_name="seqlab", message="%(version)s")

@@ -1,0 +1,143 @@
+"""All that a training needs, made and checked before anything is written: data, tokenizer, model, number of steps."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from seqlab import registry
+from seqlab.build import build
+from seqlab.data.batches import Split
+from seqlab.decoding.choose import Sample
+from seqlab.decoding.generate import generate
+from seqlab.decoding.logits import Temperature
+from seqlab.errors import RecipeError
+from seqlab.models.language_model import LanguageModel
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import Recipe, seconds
+from seqlab.run import restored_task
+from seqlab.tasks.task import Task
+from seqlab.training.counting import Counting
+from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
+from seqlab.training.trainer import Silence, Trainer, Watcher
+
+LONGEST_SAMPLE = 200
+PAUSES = 8
+"""Evaluations and samples in a run, where the recipe does not say."""
+
+
+@dataclass
+class Prepared:
+    """A training that can begin."""
+
+    recipe: Recipe
+    task: Task
+    objective: Objective
+    train_split: Split
+    valid_split: Split
+
+    @property
+    def counts(self) -> bool:
+        """Whether the model learns by counting, all at once."""
+        return hasattr(self.objective.body, "fit")
+
+    def trainer(
+        self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks, objective: Objective | None = None
+    ) -> Trainer:
+        objective = objective or self.objective
+        splits, sample = (self.train_split, self.valid_split), self._sampler(recipe, objective)
+        return Trainer(objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
+
+    def fitting(self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks) -> Trainer | Counting:
+        """What will train with the optimizer; or count, for models that have no weights."""
+        if not self.counts:
+            return self.trainer(recipe, folder, watcher, ranks)
+        splits, sample = (self.train_split, self.valid_split), self._sampler(recipe, self.objective)
+        return Counting(self.objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
+
+    def budgeted(self, ranks: Ranks, watcher: Watcher) -> Recipe:
+        """The recipe with a number of steps: as given, or as many as a measurement says fit into the budget."""
+        training = self.recipe.training
+        if training.steps is not None or self.counts:
+            return self.recipe
+        if training.budget is None:
+            raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
+        watcher.said(f"measuring how many steps fit into {training.budget}")
+        return _with_steps(self.recipe, self._measure(seconds(training.budget), ranks))
+
+    def _measure(self, budget: float, ranks: Ranks) -> int:
+        """Time steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so."""
+        recipe = _with_steps(self.recipe, 1_000_000)
+        begin = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
+            trial = self.trainer(recipe, Path(folder), Silence(), ranks, copy.deepcopy(self.objective))
+            trial.objective.train()
+            batches = trial.order.walk()
+
+            def timed(steps: int) -> float:
+                """Seconds a step, the mean over all ranks, which must take the same number of them."""
+                start = time.perf_counter()
+                for _ in range(steps):
+                    trial.learn(*next(batches))
+                mean = (time.perf_counter() - start) / steps
+                return ranks.sum([mean], trial.device)[0] / ranks.world
+
+            timed(2)  # warms up
+            step = timed(3)
+            step = timed(min(500, max(5, int(budget / 20 / step))))
+            start = time.perf_counter()
+            evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
+            if trial.sample is not None:
+                trial.objective.eval()
+                trial.sample()
+            pause = time.perf_counter() - start
+        left = budget - (time.perf_counter() - begin) - PAUSES * pause
+        steps = max(left, budget / 4) / step
+        return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world))
+
+    def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
+        """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
+        body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
+        if not isinstance(body, LanguageModel):
+            return None
+        prompts = self.task.prompts([decoding.prompt])
+        longest = max(len(prompt) for prompt in prompts.tokens)
+        if body.context is not None and longest > body.context:
+            what = f"a prompt of {longest} tokens is longer than 'model.context' {body.context}"
+            raise RecipeError(what, where="decoding.prompt", hint="shorten it")
+        choose = Sample(Temperature(decoding.temperature or 1.0), seed=recipe.training.seed)
+        length, stop = min(decoding.tokens, LONGEST_SAMPLE), frozenset({tokenizer.end_id})
+        device = next((t.device for t in [*body.parameters(), *body.buffers()]), torch.device("cpu"))
+
+        def sample() -> list[str]:
+            source = None if prompts.source is None else prompts.source.to(device)
+            steps = generate(body, prompts.tokens, choose, length, stop, source)
+            return [tokenizer.decode([token.id for (token,) in steps])]
+
+        return sample
+
+
+def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
+    """Read the data, learn the tokenizer (or take it from a run), build the model."""
+    if load_from is None:
+        watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
+        task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
+    else:
+        task = restored_task(load_from, recipe)
+    objective = build(recipe, task).to(device)
+    train_split = task.split(recipe.data, "train", training=True)
+    valid_split = task.split(recipe.data, "valid", training=False)
+    return Prepared(recipe, task, objective, train_split, valid_split)
+
+
+def _with_steps(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe with so many steps, and the budget they came from still to be read."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"steps": steps})})

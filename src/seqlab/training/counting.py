@@ -1,0 +1,61 @@
+"""Models that count instead of training (n-grams): one pass over the text, and the same kind of run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from seqlab.data.batches import Split
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import TrainingSettings
+from seqlab.tasks.task import Task
+from seqlab.training.checkpoint import Checkpoints, Snapshot
+from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
+from seqlab.training.log import Log
+from seqlab.training.trainer import Watcher
+
+
+@dataclass
+class Counting:
+    """Takes what a `Trainer` takes; its only checkpoint is that of step 1."""
+
+    objective: Objective
+    task: Task
+    splits: tuple[Split, Split]
+    settings: TrainingSettings
+    folder: Path
+    watcher: Watcher
+    sample: Callable[[], list[str]] | None
+    ranks: Ranks
+
+    def run(self) -> None:
+        """Count the training split, unless that is done."""
+        checkpoints = Checkpoints(self.folder, warn=self.watcher.said)
+        if not self.ranks.first or checkpoints.newest() is not None:
+            return
+        tokens = cast(Any, self.splits[0]).tokens
+        device = next(self.objective.buffers()).device
+        start = time.perf_counter()
+        cast(Any, self.objective.body).fit(tokens)
+        seconds = time.perf_counter() - start
+        self.objective.to(device)
+        totals = evaluate(self.objective, self.splits[1], self.settings.batch_size, device)
+        metrics = self.task.metrics(totals, self.splits[1])
+        self._report(len(tokens), seconds, metrics)
+        self.watcher.evaluated(1, metrics)
+        best = {"step": 1, "value": metrics[self.task.metric]}
+        facts = {"step": 1, "best": best, "finished": True, "tokens": len(tokens)}
+        checkpoints.save(Snapshot(dict(self.objective.state_dict()), {}, {}, facts))
+
+    def _report(self, tokens: int, seconds: float, metrics: dict[str, float]) -> None:
+        log, timing, samples = (Log(self.folder / f"{name}.jsonl") for name in ("log", "timing", "samples"))
+        for file in (log, timing, samples):
+            file.cut(0)  # what a count that was killed had written
+        log.write({"step": 1, "tokens": tokens, "valid": metrics})
+        timing.write({"step": 1, "tokens_per_second": round(tokens / seconds, 1), "seconds": round(seconds, 4)})
+        for text in self.sample() if self.sample is not None else []:
+            samples.write({"step": 1, "text": text})
