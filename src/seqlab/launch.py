@@ -21,7 +21,7 @@ from seqlab.preparation import Prepared, prepare
 from seqlab.recipe import Recipe, flatten
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.training.checkpoint import Checkpoints
-from seqlab.training.distributed import Ranks
+from seqlab.training.distributed import Ranks, is_first
 from seqlab.training.trainer import Silence, Watcher
 
 
@@ -38,7 +38,7 @@ def train(
 
     >>> run = seqlab.train("lm/gpt", {"training.steps": 200}, out="runs/first")
     """
-    watcher = watcher or Silence()
+    watcher = watcher if watcher is not None and is_first() else Silence()
     remembered = use_code(code) if code is not None else {}
     recipe = _recipe(recipe, overrides)
     folder = Path(out) if out is not None else _free_folder(recipe, resume)
@@ -46,6 +46,7 @@ def train(
     ranks = Ranks.join(device)
     try:
         existing = _existing(folder, recipe, resume, ranks, code)
+        ranks.wait()  # before the first of them writes anything
         if existing is not None:
             recipe = existing
             watcher.said(_standing(folder, recipe))

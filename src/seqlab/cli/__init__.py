@@ -64,6 +64,8 @@ def group(context: click.Context) -> None:
 
 def main() -> None:
     """Run a command; what a person can put right is one line on stderr and exit code 2."""
+    if "WORLD_SIZE" in os.environ:  # each rank's DDP would warn of a setting that is meant
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
         sys.stdout.reconfigure(errors="replace")
     try:

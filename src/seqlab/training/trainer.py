@@ -95,7 +95,7 @@ class Trainer:
         self.steps = settings.steps
         self.train_split, self.valid_split = splits
         self.order = self.train_split.order(settings.batch_size, settings.seed)
-        self.watcher = watcher if watcher is not None and ranks.first else Silence()
+        self.watcher = watcher or Silence()
         self.sample = sample
         self.device = next(objective.parameters()).device
         self.wrapped = ranks.wrap(objective)

@@ -1,0 +1,5 @@
+"""`python -m seqlab`, and `torchrun --nproc-per-node 2 -m seqlab train ...`"""
+
+from seqlab.cli import main
+
+main()
