@@ -31,10 +31,10 @@ def demo(budget: str, out: str, as_json: bool) -> None:
         (text,) = load(result.folder).generate(prompt, tokens=60, seed=1)
         click.echo(click.style(f"\n{result.name} writes:", bold=True))
         click.echo((prompt + text).strip())
-    best = results[-1].folder
+    last = results[-1].folder
     click.echo(click.style("\ntry next:", bold=True))
-    click.echo(f"  seqlab generate {best} --prompt 'def ' --tokens 200 --temperature 0.7")
-    click.echo(f"  seqlab score {best} --suggest        (type the beginning of a sentence, then Ctrl-D)")
+    click.echo(f"  seqlab generate {last} --prompt 'def ' --tokens 200 --temperature 0.7")
+    click.echo(f"  seqlab score {last} --suggest        (type the beginning of a sentence, then Ctrl-D)")
     click.echo("  seqlab train lm/gpt data.train=YOUR.txt training.budget=3m --out runs/mine")
     click.echo("  seqlab compare lm/lstm lm/gpt --budget 2m --seeds 3")
 
