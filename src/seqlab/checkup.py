@@ -56,8 +56,8 @@ def check(recipe: Recipe) -> list[Finding]:
 def _data(prepared: Prepared) -> Finding:
     weights = sum(p.numel() for p in prepared.objective.parameters())
     sizes = ", ".join(f"{name} {value:,}" for name, value in prepared.task.sizes.items())
-    examples = f"{len(prepared.train_split):,} training" if not prepared.counts else "all of the text in one"
-    return Finding("model and data", f"{weights:,} weights, {sizes}", f"{examples} examples")
+    examples = f"{len(prepared.train_split):,} training examples" if not prepared.counts else "counted in one pass"
+    return Finding("model and data", f"{weights:,} weights, {sizes}", examples)
 
 
 def _first_loss(prepared: Prepared, trial: Trainer) -> Finding:

@@ -10,7 +10,7 @@ RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 
 
 @click.command(epilog="Example: seqlab demo --budget 20s --out runs/quick")
-@click.option("--budget", default="50s", show_default=True, metavar="TIME", help="Training time of each model.")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each model.")
 @click.option("--out", default="runs/demo", show_default=True, help="The folder for the runs and the plot.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(budget: str, out: str, as_json: bool) -> None:

@@ -15,12 +15,12 @@ class Filter(Protocol):
 
 @dataclass(frozen=True)
 class Temperature:
-    """logits / T: below 1 bolder, above 1 more even."""
+    """(logits − max) / T: below 1 bolder, above 1 more even; less the largest, which then stays at 0 for any T."""
 
     temperature: float
 
     def __call__(self, logits: Tensor) -> Tensor:
-        return logits / self.temperature
+        return (logits - logits.amax(-1, keepdim=True)) / self.temperature
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import nn
 
 from seqlab.recipe import PartSettings
+
+Smoothing = Annotated[float, Field(ge=0, lt=1)]
+"""The share of an average that stays at each step."""
 
 
 class OptimizerSettings(PartSettings):
@@ -78,7 +81,7 @@ class Adam:
     """
 
     class Settings(OptimizerSettings):
-        betas: tuple[float, float] = (0.9, 0.999)
+        betas: tuple[Smoothing, Smoothing] = (0.9, 0.999)
         epsilon: float = Field(default=1e-8, gt=0)
 
     def build(self, module: nn.Module, rate: float, settings: Settings) -> torch.optim.Optimizer:
@@ -90,7 +93,7 @@ class AdamW:
     """Adam with the decay beside the gradient. Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101"""
 
     class Settings(Adam.Settings):
-        betas: tuple[float, float] = (0.9, 0.99)
+        betas: tuple[Smoothing, Smoothing] = (0.9, 0.99)
         weight_decay: float = Field(default=0.1, ge=0)
 
     def build(self, module: nn.Module, rate: float, settings: Settings) -> torch.optim.Optimizer:
