@@ -11,7 +11,7 @@ run: setup
 	@$(BIN)/seqlab demo
 
 test: setup-dev
-	@$(BIN)/python -m pytest $(PYTEST)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST)
 
 check: setup-dev
 	@$(BIN)/ruff check .

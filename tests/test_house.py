@@ -33,6 +33,7 @@ ORDER = [
     "checkup",
     "comparison",
     "cli",
+    "__main__",
 ]
 """Data flows down this list, and imports go only upwards in it."""
 

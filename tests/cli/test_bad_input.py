@@ -141,7 +141,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "out has no value": ([*SMALL, "--out"], ["--out", "argument"]),
     "resume with other settings": (
         [*LSTM, "model.width=64", "training.learning_rate=1", "--out", "{lstm}", "--resume"],
-        ["model.width was 32, now 64", "training.learning_rate was 0.004, now 1.0", "training.steps was 40, now 2"],
+        ["model.width was 32, now 64", "training.learning_rate was 0.006, now 1.0", "training.steps was 40, now 2"],
     ),
     "resume a broken recipe": ([*SMALL, "--out", "{bad}/broken-recipe", "--resume"], ["recipe.yaml, line 1"]),
     # commands and options

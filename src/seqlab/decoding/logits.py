@@ -20,7 +20,7 @@ class Temperature:
     temperature: float
 
     def __call__(self, logits: Tensor) -> Tensor:
-        return (logits - logits.amax(-1, keepdim=True)) / self.temperature
+        return (logits - logits.amax(-1, keepdim=True)) / max(self.temperature, torch.finfo(logits.dtype).tiny)
 
 
 @dataclass(frozen=True)

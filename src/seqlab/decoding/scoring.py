@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from seqlab.data.randomness import Key
-from seqlab.data.sequences import ScoredWindows
+from seqlab.data.sequences import ScoredLanes, ScoredWindows, Tokens
 from seqlab.models.language_model import LanguageModel
 
 
@@ -31,22 +31,35 @@ class Score:
         return math.exp(mean) if mean < 700 else math.inf
 
 
+PIECE = 1024
+"""Positions that a model without a limit reads at a time, its state carried on."""
+
+
 @torch.inference_mode()
 def score(model: LanguageModel, sequences: Sequence[Sequence[int]], window: int | None = None) -> list[Score]:
-    """Each sequence on its own, as if it followed `<end>`; long ones in windows that overlap by half."""
+    """Each sequence on its own, as if it followed `<end>`.
+
+    A model with a limited context reads long ones in windows (of its context, or smaller) that overlap by half.
+    """
     return [_score(model, np.asarray(sequence, dtype=np.int64), window) for sequence in sequences]
 
 
-def _score(model: LanguageModel, tokens: np.ndarray, window: int | None) -> Score:
+def _score(model: LanguageModel, tokens: Tokens, window: int | None) -> Score:
     if len(tokens) == 0:
         return Score(0.0, 0)
-    window = min(len(tokens), window or model.context or len(tokens))
-    windows = ScoredWindows(tokens, window, max(1, window // 2))
+    split: ScoredLanes | ScoredWindows
+    if model.context is None:
+        split = ScoredLanes(tokens, PIECE, lanes=1)
+    else:
+        window = min(len(tokens), window or model.context)
+        split = ScoredWindows(tokens, window, max(1, window // 2))
+    order = split.order(batch_size=1, seed=0)
     device = next((t.device for t in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
-    total = 0.0
-    for _, indices in windows.order(batch_size=1, seed=0).once():
-        batch = windows.batch(indices, Key(0, 0)).to(device)
-        states = model(batch["tokens"], None, batch.get("mask")).states
+    total, state = 0.0, None
+    for _, indices in order.once():
+        batch = split.batch(indices, Key(0, 0)).to(device)
+        output = model(batch["tokens"], state, batch.get("mask"))
+        state = output.state if order.carries else None
         scored = batch.get("scored", torch.ones_like(batch["targets"], dtype=torch.bool))
-        total -= float(model.losses(states[scored], batch["targets"][scored]).double().sum())
+        total -= float(model.losses(output.states[scored], batch["targets"][scored]).sum())
     return Score(total, len(tokens))
