@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 
 import torch
 
@@ -15,17 +16,23 @@ from seqlab.tasks.task import Task
 
 def build(recipe: Recipe, task: Task) -> Objective:
     """The objective with its model, weights as the seed has them, on the CPU."""
-    torch.manual_seed(recipe.training.seed)
+    with torch.random.fork_rng(devices=[]):  # the caller's own generator stays as it is
+        torch.manual_seed(recipe.training.seed)
+        return _build(recipe, task)
+
+
+def _build(recipe: Recipe, task: Task) -> Objective:
     model = registry.find("model", recipe.model.kind)
-    needed = set(inspect.signature(model).parameters) - {"settings"}
-    if needed != set(task.sizes):
+    asked = {name: one for name, one in inspect.signature(model).parameters.items() if name != "settings"}
+    needed = {name for name, one in asked.items() if one.default is one.empty}
+    if not needed <= set(task.sizes):
         raise RecipeError(
             f"model '{recipe.model.kind}' needs {', '.join(sorted(needed))}, but task '{recipe.task.kind}' gives "
             f"{', '.join(sorted(task.sizes))}",
             hint="choose another model.kind",
         )
     try:
-        body = model(recipe.model, **task.sizes)
+        body = model(recipe.model, **{name: size for name, size in task.sizes.items() if name in asked})
     except (RuntimeError, MemoryError) as error:
         if "memory" not in str(error) and "overflow" not in str(error):
             raise
@@ -58,6 +65,8 @@ def choose_device(name: str) -> torch.device:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind, found in there.items() if found)
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"  # a device for each rank
     device = torch.device(name)
     if not there[device.type]:
         raise RecipeError(

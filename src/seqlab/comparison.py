@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ class Result:
     parameters: int
     tokens_per_second: float
     seconds: float
-    """From reading the data to the last checkpoint."""
+    """Of training; evaluations and samples are not in them."""
     curve: list[dict[str, float]] = field(repr=False)
     """Held-out figures over training time."""
 
@@ -59,6 +58,7 @@ def compare(
     budget: str = "60s",
     seeds: int = 1,
     out: str | os.PathLike[str] = "runs/compare",
+    code: str | os.PathLike[str] | None = None,
     watch: Callable[[str], AbstractContextManager[Watcher]] = lambda name: nullcontext(Silence()),
 ) -> list[Result]:
     """Train each recipe with each seed under one budget; finished runs in `out` are taken as they are."""
@@ -68,11 +68,10 @@ def compare(
     for seed in range(seeds):
         for recipe in loaded:
             changes = {**(overrides or {}), "training.seed": seed, "training.budget": budget}
-            start = time.perf_counter()
             with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
                 folder = Path(out) / f"{recipe.name}-seed{seed}"
-                run = train(recipe.changed(changes), out=folder, resume=True, watcher=watcher)
-            results.append(_result(recipe.name, seed, run, time.perf_counter() - start))
+                run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)
+            results.append(_result(recipe.name, seed, run))
     return results
 
 
@@ -110,9 +109,8 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return sorted(table, key=lambda row: row.value)
 
 
-def _result(name: str, seed: int, run: Run, seconds: float) -> Result:
-    timing = run.timing
-    busy = sum(entry["seconds"] for entry in timing)
+def _result(name: str, seed: int, run: Run) -> Result:
+    seconds = sum(entry["seconds"] for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
     metrics = run.evaluate()
     return Result(
@@ -121,7 +119,7 @@ def _result(name: str, seed: int, run: Run, seconds: float) -> Result:
         str(run.folder),
         metrics,
         run.parameters,
-        tokens / max(busy, 1e-9),
+        tokens / max(seconds, 1e-9),
         seconds,
         curve(run.folder),
     )

@@ -62,7 +62,7 @@ def train(
         ranks.wait()
     finally:
         ranks.leave()
-    return load(folder, code=code, warn=watcher.said)
+    return load(folder, code=code, device=recipe.training.device, warn=watcher.said)
 
 
 def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | Mapping[str, Any]) -> Recipe:
@@ -90,6 +90,7 @@ def _filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
         "ranks": ranks.world,
+        "device": choose_device(recipe.training.device).type,
         "data": _data_fingerprint(recipe),
         **remembered,
     }
@@ -192,6 +193,9 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     ]
     if old.environment.get("ranks", 1) != ranks.world:
         found.append(f"ranks were {old.environment.get('ranks', 1)}, now {ranks.world}")
+    device = choose_device(new.training.device).type
+    if old.environment.get("device", device) != device:
+        found.append(f"the device was {old.environment['device']}, now {device}")
     if not found and old.environment.get("data") != _data_fingerprint(new):
         found.append(f"the contents of {new.data.train} or of the held-out data have changed")
     return found

@@ -46,8 +46,9 @@ class Prepared:
 
     @property
     def counts(self) -> bool:
-        """Whether the model learns by counting, all at once."""
-        return hasattr(self.objective.body, "fit")
+        """Whether the model learns by counting, all at once: it has `fit`, and nothing for an optimizer."""
+        weights = any(p.requires_grad for p in self.objective.parameters())
+        return hasattr(self.objective.body, "fit") and not weights
 
     def trainer(
         self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks, objective: Objective | None = None

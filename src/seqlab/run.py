@@ -86,7 +86,7 @@ class Run:
             settings = settings.model_copy(update={"valid": files})
         split = self.task.split(settings, "valid", training=False)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
-        return {**self.task.metrics(totals, split), "step": self.step, "signature": self.task.signature()}
+        return {**self.task.metrics(totals, split), "step": self.step, "signature": self.task.signature(split)}
 
     def stream(
         self,
@@ -185,14 +185,13 @@ def load(
     folder: str | os.PathLike[str],
     *,
     code: str | os.PathLike[str] | None = None,
-    device: str | None = None,
+    device: str = "auto",
     warn: Callable[[str], None] = lambda message: None,
 ) -> Run:
     """The run in a folder, with the weights of its best checkpoint."""
     path = Path(folder)
     recipe = run_recipe(path, code)
-    if device is not None:
-        recipe = recipe.changed({"training.device": device})
+    recipe = recipe.changed({"training.device": device})  # what it was trained on need not be here
     task = restored_task(path, recipe)
     objective = build(recipe, task)
     snapshot = Checkpoints(path, warn=warn).best()

@@ -298,3 +298,19 @@ def test_nothing_is_kept_in_self(name):
 def test_a_source_is_refused_by_a_model_that_takes_none(name):
     with pytest.raises(ValueError, match="takes no source"):
         shipped(name).start({"tokens": some_tokens(1, 3)})
+
+
+def test_gradients_of_single_steps_equal_those_of_all_at_once(name):
+    """What free running and scheduled sampling need: a backward pass through steps that were taken one by one."""
+    model = copy.deepcopy(shipped(name)).double()
+    weights = list(model.parameters())
+    if not weights:
+        pytest.skip("it has no weights")
+    tokens = some_tokens(2, 6, 4)
+    at_once = torch.autograd.grad(chances(model, model(tokens).states).sum(), weights)
+    state, total = model.start(rows=2), torch.zeros((), dtype=torch.double)
+    for column in tokens.t():
+        logits, state = model.step(column, state)
+        total = total + logits.log_softmax(-1).sum()
+    for one, other in zip(torch.autograd.grad(total, weights), at_once, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)

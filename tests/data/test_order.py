@@ -290,3 +290,16 @@ def test_parts_of_a_batch():
     assert set(batch.part("source")) == {"tokens", "mask"}
     assert batch.part("image") is None
     assert isinstance(batch.to(torch.device("cpu")), Batch)
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 128, 129, 2049, 2051])
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 8])
+def test_lanes_that_ended_still_have_a_position(length, batch_size):
+    """Lanes differ by one token; a batch of those that have ended is not empty, and counts nothing."""
+    split = ScoredLanes(np.arange(length) % 7, 64, 8)
+    counted = 0
+    for _, indices in split.order(batch_size, 0).once():
+        batch = split.batch(indices, Key(0, 0))
+        assert batch["tokens"].shape[1] >= 1
+        counted += int(batch.get("scored", torch.ones_like(batch["targets"])).sum())
+    assert counted == length

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Trainings of each.")
 @click.option("--out", default="runs/compare", show_default=True, help="The folder for the runs and the plot.")
+@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, as_json: bool) -> None:
+def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: str | None, as_json: bool) -> None:
     """Train each RECIPE under one equal budget and show which one wins: one table, one plot.
 
     KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
@@ -31,8 +32,14 @@ def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, as_json
     overrides = [one for one in recipes if "=" in one]
     if len(overrides) == len(recipes):
         raise click.UsageError("name at least one RECIPE, such as lm/gpt")
+    if code is not None:
+        from seqlab.run import use_code
+
+        use_code(code)
     loaded = [_loaded(one, overrides) for one in recipes if "=" not in one]
-    results = run_all(loaded, budget=budget, seeds=seeds, out=out, watch=lambda name: Bar(name, quiet=as_json))
+    results = run_all(
+        loaded, budget=budget, seeds=seeds, out=out, code=code, watch=lambda name: Bar(name, quiet=as_json)
+    )
     report(results, Path(out), as_json)
 
 

@@ -72,6 +72,7 @@ def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]
     return (document for document in _all(name) if _held_out(document, longest) == (split == "valid"))
 
 
+@lru_cache(maxsize=2)
 def content_hash(name: str) -> str:
     """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
     digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())

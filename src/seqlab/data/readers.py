@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -64,12 +65,19 @@ def fingerprint(data: DataSettings, split: Split) -> str:
         if isinstance(source, str):
             whole.append([source, builtin.content_hash(source)])
         else:
-            with opened(source) as file:
-                digest = hashlib.sha256()
-                while block := file.read(BLOCK):
-                    digest.update(block)
-            whole.append([_format(source, data), digest.hexdigest()])
+            facts = source.stat()
+            whole.append([_format(source, data), _digest(source, facts.st_size, facts.st_mtime_ns)])
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+@lru_cache(maxsize=10_000)
+def _digest(path: Path, size: int, changed: int) -> str:
+    """sha256 of a file's contents, read once in a process as long as the file stays as it is."""
+    digest = hashlib.sha256()
+    with opened(path) as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 # ---------------------------------------------------------------------- which sources

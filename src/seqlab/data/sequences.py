@@ -128,7 +128,8 @@ def _ring(tokens: Tokens, starts: Indices, width: int) -> Batch:
 
 def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices) -> Batch:
     """Spans of different lengths, padded on the right; positions from `fresh` on are scored."""
-    places = starts[:, None] + np.arange(-1, int((ends - starts).max()))
+    width = max(1, int((ends - starts).max()))  # lanes that have ended keep one position, which does not count
+    places = starts[:, None] + np.arange(-1, width)
     values = torch.from_numpy(tokens[places.clip(-1, len(tokens) - 1)].astype(np.int64))
     values[torch.from_numpy(places < 0)] = END
     mask = places[:, 1:] < ends[:, None]

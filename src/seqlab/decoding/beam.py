@@ -59,7 +59,8 @@ def beam_search(
         rows: list[int] = []
         ids: list[int] = []
         kept: list[tuple[tuple[int, ...], float]] = []
-        for score, place in zip(ranked.tolist(), places.tolist(), strict=True):
+        most = 2 * beam.width + len(live) * len(stop)  # no more than these can be kept or finish
+        for score, place in zip(ranked[:most].tolist(), places[:most].tolist(), strict=True):
             if score == -float("inf") or len(rows) == beam.width:
                 break
             row, token = divmod(place, totals.shape[1])

@@ -79,8 +79,9 @@ class GPT(LanguageModel):
         after = state.consume()
         positions = after.lengths[:, None] + time
         x = self._embed(tokens, positions.clamp(max=self.position.num_embeddings - 1))  # what is beyond is padding
-        for block, cache in zip(self.blocks, self._caches(after, positions), strict=True):
+        for layer, (block, cache) in enumerate(zip(self.blocks, self._caches(after, positions), strict=True)):
             x = block(x, cache)
+            after.rows[f"keys.{layer}"], after.rows[f"values.{layer}"] = cache.keys, cache.values
         after.lengths = after.lengths + real_lengths(tokens, mask)
         return Output(self.norm(x), after)
 

@@ -27,8 +27,12 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         rows = torch.arange(len(k), device=k.device)[:, None]
-        self.keys[rows, self.positions] = k
-        self.values[rows, self.positions] = v
+        if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
+            self.keys = self.keys.index_put((rows, self.positions), k)
+            self.values = self.values.index_put((rows, self.positions), v)
+        else:
+            self.keys[rows, self.positions] = k
+            self.values[rows, self.positions] = v
         length = self.visible.shape[-1]
         return self.keys[:, :length], self.values[:, :length]
 

@@ -97,6 +97,8 @@ class LSTM(Cell):
         return torch.sigmoid(o) * torch.tanh(c), c
 
     def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        if type(self).step is not LSTM.step or type(self).inputs is not LSTM.inputs:
+            return None  # a cell derived from this one
         if not isinstance(self.input, nn.Linear) or not isinstance(self.recurrent, nn.Linear):
             return None  # packed for decoding
         h, c = (part[None].contiguous() for part in state)

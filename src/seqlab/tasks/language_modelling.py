@@ -17,7 +17,7 @@ from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.registry import find
-from seqlab.tasks.task import Progress, Task, Totals
+from seqlab.tasks.task import Task, Totals
 from seqlab.tokenizers import Tokenizer
 
 TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
@@ -46,7 +46,7 @@ class LanguageModelling(Task):
             )
 
     @classmethod
-    def prepare(cls, recipe: Recipe, progress: Progress | None = None) -> LanguageModelling:
+    def prepare(cls, recipe: Recipe) -> LanguageModelling:
         texts = (record.fields["text"] for record in read(recipe.data, "train"))
         tokenizer = find("tokenizer", recipe.tokenizer.kind).fit(texts, recipe.tokenizer)
         return cls.restore(recipe, tokenizer, {})
@@ -118,10 +118,10 @@ class LanguageModelling(Task):
                 "a model with a limited context cannot read endless streams", hint="set task.reading=windows"
             )
 
-    def signature(self) -> dict[str, Any]:
+    def signature(self, split: Split) -> dict[str, Any]:
         own = self.settings
         read = {"window": own.window, "stride": self.stride if own.reading == "windows" else own.window}
-        if own.reading == "streams":
-            read["lanes"] = own.lanes
+        if isinstance(split, ScoredLanes):
+            read["lanes"] = split.lanes
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
         return {"tokenizer": tokenizer, "reading": own.reading, **read, "unknown": "scored as one token"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,9 +15,6 @@ from seqlab.tokenizers import Tokenizer
 
 Totals = Mapping[str, float]
 """Sums over a split: `sum`, `count`, and the parts that the objective reports."""
-
-Progress = Callable[[str, int], None]
-"""Called with what is being done and the bytes done so far."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def prepare(cls, recipe: Recipe, progress: Progress | None = None) -> Task:
+    def prepare(cls, recipe: Recipe) -> Task:
         """Learn what has to be learnt from the training data before there is a model (tokenizer, labels)."""
 
     @classmethod
@@ -76,6 +73,6 @@ class Task(ABC):
         """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""
         return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])
 
-    def signature(self) -> dict[str, Any]:
+    def signature(self, split: Split) -> dict[str, Any]:
         """What figures must share to be compared."""
         return {}

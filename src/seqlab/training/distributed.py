@@ -25,10 +25,12 @@ class Ranks:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         if not dist.is_initialized():
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
             if "OMP_NUM_THREADS" not in os.environ or os.environ["OMP_NUM_THREADS"] == "1":
                 local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-                torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local))
+                torch.set_num_threads(max(1, _cores() // local))
         return cls(dist.get_rank(), dist.get_world_size())
 
     @property
@@ -53,8 +55,8 @@ class Ranks:
         """Each number summed over the ranks."""
         if self.world == 1:
             return numbers
-        exact = torch.float64 if device.type != "mps" else torch.float32
-        total = torch.tensor(numbers, dtype=exact, device=device)
+        on = device if device.type == "cuda" else torch.device("cpu")  # gloo speaks of the CPU's tensors only
+        total = torch.tensor(numbers, dtype=torch.float64, device=on)
         dist.all_reduce(total)
         return [float(number) for number in total.tolist()]
 
@@ -73,3 +75,7 @@ ALONE = Ranks()
 def is_first() -> bool:
     """Whether this process is the one that speaks."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

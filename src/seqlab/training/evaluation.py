@@ -30,4 +30,5 @@ def evaluate(
         for name, value in {"sum": loss.sum, "count": loss.count, **loss.parts}.items():
             totals[name] = totals.get(name, 0.0) + weight * float(value)
     objective.train(was_training)
-    return dict(zip(totals, ranks.sum(list(totals.values()), device), strict=True))
+    names = sorted(totals)
+    return dict(zip(names, ranks.sum([totals[name] for name in names], device), strict=True))

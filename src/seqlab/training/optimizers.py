@@ -103,7 +103,7 @@ class AdamW:
 
 class Muon:
     """Momentum made orthogonal for the matrices of hidden layers (an approximate second-order step), AdamW for
-    embeddings, biases and norms.
+    embeddings, output layers, biases and norms.
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/
     """
@@ -112,10 +112,11 @@ class Muon:
         momentum: float = Field(default=0.95, ge=0, lt=1)
 
     def build(self, module: nn.Module, rate: float, settings: Settings) -> torch.optim.Optimizer:
-        embeddings = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
+        outer = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
+        outer |= {id(p) for name, p in module.named_parameters() if name.startswith(("head.", "body.output."))}
         weights = [p for p in module.parameters() if p.requires_grad]
-        hidden = [p for p in weights if p.dim() == 2 and id(p) not in embeddings]
-        rest = [p for p in weights if p.dim() != 2 or id(p) in embeddings]
+        hidden = [p for p in weights if p.dim() == 2 and id(p) not in outer]
+        rest = [p for p in weights if p.dim() != 2 or id(p) in outer]
         members: list[torch.optim.Optimizer] = []
         if hidden:
             # matched to AdamW's step size, so that one learning rate serves both

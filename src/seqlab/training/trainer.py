@@ -110,6 +110,8 @@ class Trainer:
         self.carried: list[State | None] = [None] * settings.accumulate
         self.asked = False  # by a signal to this process
         self.stopping = False  # because some rank was asked: all of them know it from the same step on
+        if self.device.type == "cuda":
+            torch.use_deterministic_algorithms(True, warn_only=True)
         torch.manual_seed(mix(settings.seed, ranks.rank) % 2**63)  # dropout; data has its own keys
 
     # ------------------------------------------------------------------ the loop
@@ -244,6 +246,7 @@ class Trainer:
         self.clock += time.perf_counter() - start  # tokens/s is about training
         self.watcher.evaluated(own.step, metrics)
         value = metrics[self.task.metric]
+        value = math.inf if math.isnan(value) else value
         better = own.best is None or value < own.best["value"]
         if better:
             own.best = {"step": own.step, "value": value}

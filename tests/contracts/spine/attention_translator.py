@@ -84,7 +84,7 @@ class PairTranslation(Task):
         return {"vocab_size": self.tokenizer.vocab_size}
 
     @classmethod
-    def prepare(cls, recipe, progress=None):
+    def prepare(cls, recipe):
         texts = (" ".join(r.fields.values()) for r in read(recipe.data, "train", ("source", "target")))
         return cls(find("tokenizer", recipe.tokenizer.kind).fit(texts, recipe.tokenizer))
 

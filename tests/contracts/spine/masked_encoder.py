@@ -86,7 +86,7 @@ class LabelledText(Task):
         return {"vocab_size": self.tokenizer.vocab_size + 1}
 
     @classmethod
-    def prepare(cls, recipe, progress=None):
+    def prepare(cls, recipe):
         records = [record.fields for record in read(recipe.data, "train", ("text", "label"))]
         tokenizer = find("tokenizer", recipe.tokenizer.kind).fit((r["text"] for r in records), recipe.tokenizer)
         return cls(tokenizer, sorted({r["label"] for r in records}))

@@ -69,7 +69,7 @@ class Tagging(Task):
         return {"vocab_size": self.tokenizer.vocab_size}
 
     @classmethod
-    def prepare(cls, recipe, progress=None):
+    def prepare(cls, recipe):
         records = [record.fields for record in read(recipe.data, "train", ("text", "tags"))]
         tokenizer = find("tokenizer", recipe.tokenizer.kind).fit((r["text"] for r in records), recipe.tokenizer)
         return cls(tokenizer, sorted({tag for r in records for tag in r["tags"].split()}))
