@@ -26,7 +26,7 @@ def demo(budget: str, out: str, as_json: bool) -> None:
     report(results, folder, as_json)
     if as_json:
         return
-    prompt = "The list "
+    prompt = "The list"
     for result in results:
         (text,) = load(result.folder).generate(prompt, tokens=60, seed=1)
         click.echo(click.style(f"\n{result.name} writes:", bold=True))

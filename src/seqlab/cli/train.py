@@ -52,7 +52,7 @@ def train(
         echo_json({"run": str(run.folder), "best_step": run.step, "last": last})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
-    click.echo(f"try: seqlab generate {run.folder} --prompt 'The '    or: seqlab evaluate {run.folder}")
+    click.echo(f"try: seqlab generate {run.folder} --prompt 'The'    or: seqlab evaluate {run.folder}")
 
 
 def _with_code(code: str | None, then: Any) -> Any:
