@@ -17,7 +17,3 @@ class Record:
     file: str
     line: int
     ends: bool = True
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}, line {self.line}"

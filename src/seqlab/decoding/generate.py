@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from seqlab.data.batches import padded
 from seqlab.decoding.choose import Choose, Greedy
 from seqlab.errors import SeqlabError
 from seqlab.models.language_model import LanguageModel, State
@@ -93,15 +95,12 @@ def read(model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping
         )
     state = model.start(source, rows=len(prompts))
     device = state.lengths.device
-    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-    padded = torch.zeros(len(prompts), -(-longest // CHUNK) * CHUNK, dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        padded[row, : len(prompt)] = torch.tensor(prompt)
-    padded = padded.to(device)
-    mask = torch.arange(padded.shape[1], device=device) < lengths[:, None]
+    room = [0, -longest % CHUNK]
+    tokens, mask = (F.pad(tensor, room).to(device) for tensor in padded(prompts))
+    lengths = mask.sum(1)
     last: Tensor | None = None
-    for start in range(0, padded.shape[1], CHUNK):
-        output = model(padded[:, start : start + CHUNK], state, mask[:, start : start + CHUNK])
+    for start in range(0, tokens.shape[1], CHUNK):
+        output = model(tokens[:, start : start + CHUNK], state, mask[:, start : start + CHUNK])
         state = output.state
         place = (lengths - 1 - start).clamp(0, CHUNK - 1)
         states = output.states[torch.arange(len(prompts), device=device), place]
