@@ -11,10 +11,11 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from seqlab import registry
 from seqlab.errors import RecipeError, nearest
@@ -25,6 +26,28 @@ class Settings(BaseModel):
     """A section of a recipe: frozen, and a key it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_parts(cls, given: Any) -> Any:
+        """`cell="lstm"`, `cell={"kind": "lstm"}` and the defaults become the settings of the class of that name."""
+        if not isinstance(given, Mapping):
+            return given
+        filled = dict(given)
+        for name, field in cls.model_fields.items():
+            family, value = _family(field), filled.get(name, field.default)
+            if family and _is_list(field) and isinstance(value, list):
+                filled[name] = [_settings_by_name(family, one) for one in value]
+            elif family:
+                filled[name] = _settings_by_name(family, value)
+        return {name: value for name, value in filled.items() if value is not PydanticUndefined}
+
+
+def _settings_by_name(family: str, value: Any) -> Any:
+    section = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
+        return value
+    return registry.find(family, section["kind"]).Settings.model_validate(section)
 
 
 class PartSettings(Settings):
@@ -129,8 +152,8 @@ class Recipe(Settings):
     tokenizer: Annotated[SerializeAsAny[PartSettings], Kind("tokenizer")]
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
-    training: TrainingSettings = TrainingSettings()
-    decoding: DecodingSettings = DecodingSettings()
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
+    decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}
     """Written into a run: the versions and the number of threads it ran on."""
 
@@ -229,8 +252,10 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
             raise RecipeError(f"'{path}{key}' is too large", where=where, hint=hint)
     for name, field in cls.model_fields.items():
         if family := _family(field):
-            given = filled.get(name, field.default if isinstance(field.default, str) else None)
-            if given is not None:
+            given = filled.get(name, field.default if isinstance(field.default, str | dict) else None)
+            if _is_list(field) and isinstance(given, list):
+                filled[name] = [_part(family, one, tree, f"{path}{name}.{n}") for n, one in enumerate(given)]
+            elif given is not None:
                 filled[name] = _part(family, given, tree, f"{path}{name}")
         elif _is_section(field.annotation):
             inner = filled.get(name, None if field.is_required() else {})
@@ -244,6 +269,10 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
 
 def _family(field: FieldInfo) -> str | None:
     return next((mark.family for mark in field.metadata if isinstance(mark, Kind)), None)
+
+
+def _is_list(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is list
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:

@@ -25,13 +25,22 @@ TOKENIZERS = {
 
 MODELS = {
     "ngram": "seqlab.models.ngram:NGram",
+    "mlp": "seqlab.models.mlp:MLP",
     "recurrent": "seqlab.models.rnn:RecurrentLanguageModel",
+    "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
 }
 
 CELLS = {
     "elman": "seqlab.nn.cells:Elman",
     "lstm": "seqlab.nn.cells:LSTM",
+    "gru": "seqlab.nn.cells:GRU",
+}
+
+OUTPUTS = {
+    "softmax": "seqlab.nn.output:Softmax",
+    "sampled": "seqlab.nn.output:SampledSoftmax",
+    "adaptive": "seqlab.nn.output:AdaptiveSoftmax",
 }
 
 OBJECTIVES = {
@@ -60,6 +69,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "tokenizer": TOKENIZERS,
     "model": MODELS,
     "cell": CELLS,
+    "output": OUTPUTS,
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,

@@ -118,6 +118,8 @@ def test_gradients_reach_through_a_carried_state_until_it_is_detached(name):
     if not list(model.parameters()):
         return
     first = model(tokens, model.start(rows=2)).state
+    if not any(part.is_floating_point() for part in first.rows.values()):
+        return  # it carries what it has read, not what it has made of it
     for state, reached in ((first.select(torch.arange(2)), True), (first.detach(), False)):
         model.zero_grad()
         embedding = model.embedding.weight
