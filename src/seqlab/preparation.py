@@ -134,6 +134,9 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     else:
         task = restored_task(load_from, recipe)
     objective = build(recipe, task).to(device)
+    if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
+        what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
+        raise RecipeError(what, where="model.kind", hint=hint)
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
     return Prepared(recipe, task, objective, train_split, valid_split)

@@ -100,6 +100,9 @@ class TrainingSettings(Settings):
     )  # type: ignore[assignment]
     clip_norm: float | None = Field(default=1.0, gt=0)
     clip_value: float | None = Field(default=None, gt=0)
+    average: float | None = Field(default=None, ge=0, lt=1)
+    """A running average of the weights, such as 0.999: the share of it that stays at each step. Evaluations, samples
+    and checkpoints use the average."""
     report_every: int | None = Field(default=None, gt=0)
     """Steps between lines of the log; a two-hundredth of the run by default."""
     evaluate_every: int | None = Field(default=None, gt=0)

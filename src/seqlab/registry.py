@@ -29,6 +29,7 @@ MODELS = {
     "recurrent": "seqlab.models.rnn:RecurrentLanguageModel",
     "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
+    "mixture": "seqlab.models.mixture:Mixture",
 }
 
 CELLS = {

@@ -8,6 +8,7 @@ import torch
 from seqlab.models.conv import ConvolutionalLanguageModel
 from seqlab.models.gpt import GPT
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.mixture import Mixture
 from seqlab.models.mlp import MLP
 from seqlab.models.ngram import NGram
 from seqlab.models.rnn import RecurrentLanguageModel
@@ -40,6 +41,17 @@ def _mlp(**more) -> LanguageModel:
 def _conv(**more) -> LanguageModel:
     settings = ConvolutionalLanguageModel.Settings(kind="convolutional", width=20, depth=3, **more)
     return _loud(ConvolutionalLanguageModel(settings, VOCAB), 3.0)
+
+
+def _mixture() -> LanguageModel:
+    """A GPT beside an n-gram: floats and ids, caches and contexts."""
+    parts = [_gpt(), _ngram("modified-kneser-ney")]
+    settings = [{"kind": "gpt", "width": 24, "depth": 2, "heads": 3, "context": CONTEXT}, {"kind": "ngram", "order": 3}]
+    model = Mixture(Mixture.Settings(kind="mixture", parts=settings), VOCAB)
+    for own, part in zip(model.parts, parts, strict=True):
+        own.load_state_dict(part.state_dict())
+    model.weights.copy_(torch.tensor([0.7, 0.3]))
+    return model
 
 
 def _loud(model: LanguageModel, factor: float) -> LanguageModel:
@@ -82,6 +94,7 @@ BUILDERS = {
     "convolutional-contiguous": lambda: _conv(growth=1, taps=4, output=UNTIED),
     "gpt": _gpt,
     "gpt-adaptive": lambda: _gpt(output=ADAPTIVE),
+    "mixture": _mixture,
 }
 
 
