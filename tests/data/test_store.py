@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from seqlab.data import store as module
 from seqlab.data.records import Record
-from seqlab.data.store import TokenStore, cache_folder
+from seqlab.data.cache import cache_folder
+from seqlab.data.store import TokenStore
 from seqlab.errors import DataError
 
 KEY = "a" * 64
