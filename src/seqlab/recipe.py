@@ -93,6 +93,8 @@ class TrainingSettings(Settings):
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
+    tensorboard: bool = False
+    """Whether to write event files for TensorBoard too; a resumed run may have another value than before."""
 
     @field_validator("budget", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ COMMANDS = {
     "compare": "Train several recipes under one budget: one table, one plot.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
-    "data": "Look at data before training on it.",
+    "data": "Look at data before training on it, and at the cache.",
     "demo": "Train an n-gram, an LSTM and a GPT on built-in text and compare them.",
 }
 

@@ -148,10 +148,11 @@ def _of_fasta(text: Iterable[Piece], path: Path, asked: Asked) -> Iterator[Recor
 
     for number, line in _stripped(text, str(path)):
         header = line.startswith((">", ";"))
-        if held and (header or size > BLOCK):
+        letters = "" if header else line.strip()
+        if held and (header or (letters and size > BLOCK)):
             yield record(ends=header)
             held, size = [], 0
-        if not header and (letters := line.strip()):
+        if letters:
             first = first if held else number
             held.append(letters)
             size += len(letters)
@@ -203,9 +204,7 @@ def _parquet_rows(path: Path, asked: Asked) -> Iterator[Row]:
     columns = {asked.data.columns.get(role, role): role for role in asked.roles}
     for column, role in columns.items():
         file.column(column, role, lists=asked.symbols)
-    for cells in file.batches(list(columns)):
-        for number, row in enumerate(zip(*cells.values.values(), strict=True), cells.row):
-            yield Row(number, dict(zip(columns, row, strict=True)), group=cells.group)
+    return file.rows(list(columns))
 
 
 def _of_array(path: Path, asked: Asked, start: int, stop: int | None) -> Iterator[Record]:

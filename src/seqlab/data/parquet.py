@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqlab.data.rows import Row
 from seqlab.errors import DataError, nearest
 
 BATCH = 1024
 """Rows that are held at once."""
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Some columns of some rows: `row` (from 1) is the first of them in the file, `group` (from 1) their row group."""
-
-    row: int
-    group: int
-    values: dict[str, list[Any]]
 
 
 class Parquet:
@@ -36,33 +27,36 @@ class Parquet:
 
     def kind(self, column: str) -> str:
         """`text`, `number`, `list` (of texts or whole numbers), or the name of a type that is none of them."""
-        return self._kind(self.schema.field(column).type)
+        return self._kind(self.type(column))
 
-    def _kind(self, type: Any) -> str:
+    def type(self, column: str) -> Any:
+        """Of the first column of that name."""
+        return self.schema.field(self.schema.get_all_field_indices(column)[0]).type
+
+    def _kind(self, given: Any) -> str:
         is_a = self.arrow.types
-        if is_a.is_dictionary(type):
-            type = type.value_type
-        if is_a.is_string(type) or is_a.is_large_string(type) or is_a.is_string_view(type):
+        plain = given.value_type if is_a.is_dictionary(given) else given
+        if is_a.is_string(plain) or is_a.is_large_string(plain) or is_a.is_string_view(plain):
             return "text"
-        if is_a.is_integer(type) or is_a.is_floating(type) or is_a.is_boolean(type):
+        if is_a.is_integer(plain) or is_a.is_floating(plain) or is_a.is_boolean(plain):
             return "number"
-        if is_a.is_list(type) or is_a.is_large_list(type) or is_a.is_fixed_size_list(type):
-            inside = type.value_type
+        if is_a.is_list(plain) or is_a.is_large_list(plain) or is_a.is_fixed_size_list(plain):
+            inside = plain.value_type
             if is_a.is_integer(inside) or self._kind(inside) == "text":
                 return "list"
-        return str(type)
+        return str(given)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Cells]:
-        """All rows, these columns of them, in order."""
-        row = 1
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """All rows, these columns of them, in order; numbered from 1 through the file."""
+        number = 0
         for group in range(self.file.num_row_groups):
             with self._faults(f", row group {group + 1}"):
                 # one thread: a pool of threads would not survive the fork of a process that trains
-                batches = self.file.iter_batches(BATCH, [group], columns=list(columns), use_threads=False)
-                for batch in batches:
-                    values = {name: column.to_pylist() for name, column in zip(columns, batch.columns, strict=True)}
-                    yield Cells(row, group + 1, values)
-                    row += batch.num_rows
+                for batch in self.file.iter_batches(BATCH, [group], columns=list(columns), use_threads=False):
+                    values = (batch.column(name).to_pylist() for name in columns)
+                    for cells in zip(*values, strict=True):
+                        number += 1
+                        yield Row(number, dict(zip(columns, cells, strict=True)), group=group + 1)
 
     def column(self, name: str, role: str, lists: bool) -> None:
         """A column that can play a role, or a DataError."""
@@ -73,7 +67,7 @@ class Parquet:
             raise DataError(f"column '{name}' is there twice", where=str(self.path), hint="rename one of them")
         kind = self.kind(name)
         if kind == "list" and not lists:
-            what = f"column '{name}' is no text but {self.schema.field(name).type}"
+            what = f"column '{name}' is no text but {self.type(name)}"
             raise DataError(what, where=str(self.path), hint="tokenizer.kind=symbols (or ids) reads lists")
         if kind not in ("text", "number", "list"):
             hint = "text, numbers, or lists of texts or whole numbers can be read"

@@ -34,6 +34,7 @@ from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, op
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.tensorboard import Board
 
 
 class Interrupted(SeqlabError):
@@ -106,6 +107,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder, settings.keep, self.watcher.said)
         self.log, self.samples = Log(folder / "log.jsonl"), Log(folder / "samples.jsonl")
         self.timing = Log(folder / "timing.jsonl")
+        self.board = Board(folder, settings.tensorboard)
         self.progress = Progress()
         self.carried: list[State | None] = [None] * settings.accumulate
         self.asked = False  # by a signal to this process
@@ -122,7 +124,7 @@ class Trainer:
         self.objective.train()
         batches = self.order.walk(self.progress.cursor)
         self.clock, self.clock_tokens = time.perf_counter(), self.progress.tokens
-        with self._signals():
+        with self._signals(), self.board:
             while not self.progress.finished:
                 cursor, indices = next(batches)
                 figures = self.learn(cursor, indices)
@@ -265,6 +267,7 @@ class Trainer:
     def _write(self, log: Log, entry: dict[str, Any]) -> None:
         if self.ranks.first:
             log.write(entry)
+            self.board.write(entry)
 
     # --------------------------------------------------------------- save and restore
 
@@ -288,6 +291,7 @@ class Trainer:
         return Snapshot(dict(self.objective.state_dict()), optimizer_tensors(self.optimizer), state, facts)
 
     def save(self) -> None:
+        self.board.flush()
         self.checkpoints.save(self.snapshot(), self.ranks)
 
     def restore(self) -> None:
@@ -302,6 +306,7 @@ class Trainer:
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
         if snapshot is None:
             return
+        self.board.restart(snapshot.facts["step"])
         facts = dict(snapshot.facts)
         self.progress = Progress(
             **{name: facts[name] for name in ("step", "tokens", "best", "stale", "sums", "finished")},
