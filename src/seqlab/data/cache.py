@@ -212,7 +212,8 @@ def _entry(kind: str, folder: Path) -> Entry:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
+    """With os.walk, which minds no folder that another process removes meanwhile."""
+    return (Path(root, name) for root, _, names in os.walk(folder) for name in names)
 
 
 def trim() -> None:
