@@ -64,6 +64,7 @@ class Counting:
             *((samples, {"step": 1, "text": text}) for text in texts),
         ]
         with Board(self.folder, self.settings.tensorboard) as board:
+            board.cut(0)
             for file, entry in entries:
                 file.write(entry)
                 board.write(entry)

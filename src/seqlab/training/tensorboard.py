@@ -14,17 +14,30 @@ FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
 class Board:
     """Takes every entry of the logs, if it is `on`; nothing is written, nor the library imported, before the first.
 
-    A resumed run writes a file of its own that begins by taking back every step after the checkpoint, so that no
-    step is there twice. What came before the checkpoint is on the disk, for `flush` was called first.
+    Like the logs, the files are cut back to the checkpoint when a run is resumed. (TensorBoard can be told to take
+    steps back, `purge_step`; but its reader then still shows the texts of those steps, twice.)
     """
 
     def __init__(self, run: Path, on: bool) -> None:
-        self.folder, self.on, self.step = run / "tensorboard", on, 0
+        self.folder, self.on = run / "tensorboard", on
         self.writer: Any = None
 
-    def restart(self, step: int) -> None:
-        """The run goes on after this step."""
-        self.step = step
+    def cut(self, step: int) -> None:
+        """Forget what was written after this step: a resumed run writes it again."""
+        if not self.on or not self.folder.is_dir():
+            return
+        from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        for path in sorted(self.folder.glob("events.out.tfevents.*")):
+            draft = path.with_name(f".draft-{path.name}")
+            with draft.open("wb") as file:
+                records = RecordWriter(file)
+                for record in RawEventFileLoader(str(path)).Load():  # as far as it is whole
+                    if Event.FromString(record).step <= step:
+                        records.write(record)
+            draft.replace(path)
 
     def write(self, entry: dict[str, Any]) -> None:
         if not self.on:
@@ -39,6 +52,7 @@ class Board:
             self._open().add_text("sample", _verbatim(entry["text"]), step)
 
     def flush(self) -> None:
+        """What a checkpoint includes is in the files before it."""
         if self.writer is not None:
             self.writer.flush()
 
@@ -46,8 +60,7 @@ class Board:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            # nothing waits to be written for long: someone may be looking
-            self.writer = SummaryWriter(str(self.folder), purge_step=self.step + 1, flush_secs=5)
+            self.writer = SummaryWriter(str(self.folder), flush_secs=5)  # someone may be looking
         return self.writer
 
     def __enter__(self) -> Self:

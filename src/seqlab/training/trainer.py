@@ -304,9 +304,9 @@ class Trainer:
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
+            self.board.cut(0 if snapshot is None else snapshot.facts["step"])
         if snapshot is None:
             return
-        self.board.restart(snapshot.facts["step"])
         facts = dict(snapshot.facts)
         self.progress = Progress(
             **{name: facts[name] for name in ("step", "tokens", "best", "stale", "sums", "finished")},
