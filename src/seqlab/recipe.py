@@ -11,7 +11,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 from pydantic.fields import FieldInfo
@@ -31,6 +31,8 @@ class PartSettings(Settings):
     """A section that names a registered class by its `kind`; the class says which other keys there are."""
 
     kind: str = ""
+    not_inherited: ClassVar[frozenset[str]] = frozenset()
+    """Keys that mean something else in another kind: they are not kept when a section changes to this one."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class IdTokenizer(Tokenizer):
         kind: str = "ids"
         vocab_size: int | None = Field(default=None, gt=1, le=MOST)
         """One more than there are different numbers, for `<end>`: 257 for bytes. None finds the largest number."""
+        not_inherited = frozenset({"vocab_size"})  # a number of word pieces is no number of symbols
 
     kind = "ids"
     unit = "symbol"

@@ -39,6 +39,7 @@ class SymbolTokenizer(Tokenizer):
         kind: str = "symbols"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         """Keeps the most frequent symbols; the others become `<unk>`. None keeps all."""
+        not_inherited = frozenset({"vocab_size"})  # a number of word pieces is no number of symbols
         split: Literal["whitespace", "comma"] = "whitespace"
         """Between symbols there are blanks; or commas, blanks or both."""
 
