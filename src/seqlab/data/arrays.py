@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,19 @@ def array_records(path: Path, role: str, start: int = 0, stop: int | None = None
     """Sequences as texts: the numbers with blanks between them."""
     counted = "row" if opened_array(path).ndim == 2 else "element"
     for number, row, ends in rows_of(path, start, stop):
-        text = " ".join(map(str, row.tolist())) if row.dtype.kind != "U" else _texts(row, path, number)
+        text = _texts(row, path, number) if row.dtype.kind == "U" else " ".join(_decimals(row))
         # pieces of one sequence follow each other like lines: a blank keeps the last symbol of one from the next
         yield Record({role: text if ends else f"{text} "}, str(path), number, ends, counted)
+
+
+def _decimals(row: NDArray[Any]) -> Iterable[str]:
+    """A look-up, where it can be one, is six times as fast as writing a number."""
+    return map((_small().__getitem__ if row.dtype in ("uint8", "uint16") else str), row.tolist())
+
+
+@cache
+def _small() -> list[str]:
+    return [str(number) for number in range(1 << 16)]
 
 
 def _texts(row: NDArray[Any], path: Path, number: int) -> str:

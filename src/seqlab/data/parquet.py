@@ -22,7 +22,7 @@ class Parquet:
         if path.suffix.lower() == ".gz":
             raise DataError("a packed .parquet file cannot be read in parts", where=str(path), hint="gunzip it")
         with self._faults():
-            self.file = self.arrow.parquet.ParquetFile(path, memory_map=True)
+            self.file = self.arrow.parquet.ParquetFile(path)
             self.schema = self.file.schema_arrow
 
     def kind(self, column: str) -> str:

@@ -13,8 +13,9 @@ from seqlab.recipe import PartSettings
 from seqlab.tokenizers.tokenizer import END, Encoding, Tokenizer, only_keys
 from seqlab.tokenizers.word import WordStream
 
-NUMBERS = re.compile(r"[0-9\s,]*")
+NUMBER = re.compile(r"[0-9]{1,20}")  # int() would take much more: +1, 1_000, the digits of other scripts
 PART = re.compile(r"[^\s,]+")
+LOOKED_UP = 1 << 16
 MOST = 2**32 - 1
 """The token store keeps ids in 32 bits."""
 
@@ -34,12 +35,15 @@ class IdTokenizer(Tokenizer):
     def __init__(self, count: int) -> None:
         self.count = count
         self.pieces = _Decimals(count)
+        self.known = {str(number): number + 1 for number in range(min(count, LOOKED_UP))}
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
-        largest = -1
+        largest, seen = -1, set[str]()
         for text in texts:
-            largest = max(largest, max(_numbers(text), default=-1))
+            fresh = set(_parts(text)) - seen  # each number is parsed once
+            seen |= fresh
+            largest = max(largest, max(map(_number, fresh), default=-1))
         if largest < 0:
             raise DataError("the training sequences are empty: there is no number in them")
         if largest >= MOST - 1:
@@ -61,8 +65,12 @@ class IdTokenizer(Tokenizer):
         return [self._ids(text) for text in texts]
 
     def _ids(self, text: str) -> list[int]:
-        numbers = _numbers(text)
-        if numbers and (largest := max(numbers)) >= self.count:
+        parts = _parts(text)
+        try:
+            return list(map(self.known.__getitem__, parts))  # a look-up is four times as fast as parsing
+        except KeyError:
+            numbers = list(map(_number, parts))
+        if (largest := max(numbers)) >= self.count:
             hint = "train on data that has it, or set tokenizer.vocab_size"
             raise DataError(f"{largest} is not in the vocabulary, which is 0 to {self.count - 1}", hint=hint)
         return [number + 1 for number in numbers]
@@ -102,13 +110,12 @@ class _Decimals(Sequence[str]):
         return str(index - 1) if index else ""
 
 
-def _numbers(text: str) -> list[int]:
-    """Whole numbers from 0 on; a DataError names what is none."""
-    if not NUMBERS.fullmatch(text):  # int() would take much more: +1, 1_000, the digits of other scripts
-        part = next(match[0] for match in PART.finditer(text) if not NUMBERS.fullmatch(match[0]))
+def _parts(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _number(part: str) -> int:
+    if not NUMBER.fullmatch(part):
         hint = "ids are whole numbers from 0 on; tokenizer.kind=symbols takes any symbols"
         raise DataError(f"'{part[:40]}' is no id", hint=hint)
-    try:
-        return list(map(int, text.replace(",", " ").split()))
-    except ValueError:
-        raise DataError("a number of thousands of digits is no id", hint="number what occurs from 0 on") from None
+    return int(part)
