@@ -115,6 +115,10 @@ def test_overrides_of_nested_kinds():
     assert recipe.model.cell.kind == "elman"
     assert Recipe.load("lm/lstm", ["model.cell.kind=elman"]) == recipe
     assert Recipe.load("lm/gpt", ["model.kind=recurrent"]).model.width == 128  # a key that both kinds have stays
+    assert Recipe.load("lm/gpt", ["tokenizer.kind=classic-bpe"]).tokenizer.vocab_size == 1024
+    assert Recipe.load("lm/gpt", ["tokenizer.kind=symbols"]).tokenizer.vocab_size is None  # unless it means another
+    asked = ["tokenizer.kind=symbols", "tokenizer.vocab_size=50", "tokenizer.kind=symbols"]
+    assert Recipe.load("lm/gpt", asked).tokenizer.vocab_size == 50
     assert Recipe.load("lm/gpt", ["model=recurrent"]).model.width == 256
 
 

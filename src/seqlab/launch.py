@@ -49,7 +49,7 @@ def train(
         existing = _existing(folder, recipe, resume, ranks, code)
         ranks.wait()  # before the first of them writes anything
         if existing is not None:
-            recipe = existing
+            recipe = _with_board(existing, recipe.training.tensorboard)
             watcher.said(_standing(folder, recipe))
             torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))
         prepared = prepare(recipe, device, watcher, load_from=folder if existing is not None else None)
@@ -72,6 +72,11 @@ def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | 
     if isinstance(overrides, Mapping):
         return Recipe.load(recipe).changed(overrides)
     return Recipe.load(recipe, overrides)
+
+
+def _with_board(recipe: Recipe, on: bool) -> Recipe:
+    """Event files change nothing about a run: one that is resumed may begin or cease to write them."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"tensorboard": on})})
 
 
 def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
@@ -176,7 +181,7 @@ def _standing(folder: Path, recipe: Recipe) -> str:
 
 def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     """Where the settings asked for differ from those of a run; what was left open may be anything."""
-    ignored = ("environment", "name", "about", "decoding.")
+    ignored = ("environment", "name", "about", "decoding.", "training.tensorboard")
     open_ended = {
         "training.report_every",
         "training.evaluate_every",

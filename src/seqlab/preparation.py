@@ -27,6 +27,7 @@ from seqlab.tasks.task import Task
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
+from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 
 LONGEST_SAMPLE = 200
@@ -128,6 +129,7 @@ class Prepared:
 
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
+    check_installed(recipe.training.tensorboard)
     if load_from is None:
         watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))

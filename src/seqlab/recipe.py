@@ -11,7 +11,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -54,6 +54,8 @@ class PartSettings(Settings):
     """A section that names a registered class by its `kind`; the class says which other keys there are."""
 
     kind: str = ""
+    not_inherited: ClassVar[frozenset[str]] = frozenset()
+    """Keys that mean something else in another kind: they are not kept when a section changes to this one."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class DataSettings(Settings):
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
     """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB."""
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta"] = "auto"
+    """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
     columns: dict[str, str] = {}
@@ -118,6 +121,8 @@ class TrainingSettings(Settings):
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
+    tensorboard: bool = False
+    """Whether to write event files for TensorBoard too; a resumed run may have another value than before."""
 
     @field_validator("budget", mode="before")
     @classmethod

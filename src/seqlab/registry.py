@@ -21,6 +21,8 @@ TOKENIZERS = {
     "word": "seqlab.tokenizers.word:WordTokenizer",
     "bpe": "seqlab.tokenizers.bpe:ByteBPETokenizer",
     "classic-bpe": "seqlab.tokenizers.classic_bpe:ClassicBPETokenizer",
+    "symbols": "seqlab.tokenizers.symbols:SymbolTokenizer",
+    "ids": "seqlab.tokenizers.ids:IdTokenizer",
 }
 
 MODELS = {

@@ -36,17 +36,20 @@ def tokenizer(context: click.Context) -> None:
 def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
-    KIND is character, byte, word, bpe or classic-bpe. A FILE may also be a folder, a pattern in quotes,
+    KIND is character, byte, word, bpe, classic-bpe, symbols or ids. A FILE may also be a folder, a pattern in quotes,
     a .gz file or the name of a built-in data set.
     """
     from seqlab import registry
-    from seqlab.data.readers import read_texts
+    from seqlab.cli.progress import Bar
     from seqlab.errors import RunError
+    from seqlab.recipe import DataSettings
+    from seqlab.tokenizers.fitted import fitted
 
     if (out / "tokenizer.json").exists():
         raise RunError("there is a tokenizer here already", where=str(out), hint="choose another folder for --out")
     cls = registry.find("tokenizer", kind)
-    learned = cls.fit(read_texts(list(files)), _settings(cls, kind, vocab_size))
+    with Bar("tokenizer"):
+        learned = fitted(_settings(cls, kind, vocab_size), DataSettings(train=list(files), valid=[]))
     learned.save(out)
     click.echo(f"{out}: {kind}, {learned.vocab_size} tokens")
 
@@ -109,10 +112,11 @@ def show(folders: tuple[Path, ...], text: str | None, data: str | None, as_json:
 
     if text is not None and data is not None:
         raise click.UsageError("give --text or --data, not both")
-    measures = {
-        str(folder): measure(load_tokenizer(folder), read_texts([data]) if data else [SAMPLE if text is None else text])
-        for folder in folders
-    }
+    measures = {}
+    for folder in folders:
+        loaded = load_tokenizer(folder)
+        texts = read_texts([data], loaded.unit == "symbol") if data else [SAMPLE if text is None else text]
+        measures[str(folder)] = measure(loaded, texts)
     if as_json:
         rows = [{"folder": folder, **_row(found), "pieces": found.pieces} for folder, found in measures.items()]
         click.echo(json.dumps(rows, ensure_ascii=False))

@@ -35,6 +35,7 @@ from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, op
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.tensorboard import Board
 
 
 class Interrupted(SeqlabError):
@@ -108,6 +109,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder, settings.keep, self.watcher.said)
         self.log, self.samples = Log(folder / "log.jsonl"), Log(folder / "samples.jsonl")
         self.timing = Log(folder / "timing.jsonl")
+        self.board = Board(folder, settings.tensorboard)
         self.progress = Progress()
         self.carried: list[State | None] = [None] * settings.accumulate
         self.asked = False  # by a signal to this process
@@ -124,7 +126,7 @@ class Trainer:
         self.objective.train()
         batches = self.order.walk(self.progress.cursor)
         self.clock, self.clock_tokens = time.perf_counter(), self.progress.tokens
-        with self._signals():
+        with self._signals(), self.board:
             while not self.progress.finished:
                 cursor, indices = next(batches)
                 figures = self.learn(cursor, indices)
@@ -274,6 +276,7 @@ class Trainer:
     def _write(self, log: Log, entry: dict[str, Any]) -> None:
         if self.ranks.first:
             log.write(entry)
+            self.board.write(entry)
 
     # --------------------------------------------------------------- save and restore
 
@@ -300,6 +303,7 @@ class Trainer:
         return Snapshot(dict(self.objective.state_dict()), optimizer, state, facts)
 
     def save(self) -> None:
+        self.board.flush()
         with self._averaged():
             self.checkpoints.save(self.snapshot(), self.ranks)
 
@@ -313,6 +317,7 @@ class Trainer:
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
+            self.board.cut(0 if snapshot is None else snapshot.facts["step"])
         if snapshot is None:
             return
         facts = dict(snapshot.facts)
