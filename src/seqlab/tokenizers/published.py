@@ -104,10 +104,10 @@ def _word_pieces(tokens: list[str], config: Mapping[str, Any], path: Path) -> To
 
 
 def _in_order(vocabulary: Mapping[str, int], path: Path) -> list[str]:
-    tokens = sorted(vocabulary, key=lambda token: (str(vocabulary[token]).zfill(12), token))
-    if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
-        raise DataError("the ids of the vocabulary are not 0, 1, 2, ...", where=str(path))
-    return tokens
+    tokens = {index: token for token, index in vocabulary.items()}
+    if set(tokens) != set(range(len(vocabulary))):
+        raise DataError("the ids of the vocabulary are not 0, 1, 2, ...", where=str(path), hint="download it again")
+    return [tokens[index] for index in range(len(tokens))]
 
 
 def _section(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -195,6 +195,8 @@ def read_model(path: Path) -> SentencePieceTokenizer:
 
 
 def _processor(model: bytes) -> Any:
+    if not model:  # the library would wait for another
+        raise ValueError("an empty model")
     try:
         return library.SentencePieceProcessor(model_proto=model)
     except (RuntimeError, TypeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -112,6 +113,14 @@ class UnigramTokenizer(Tokenizer):
             for arc, _ in self._sampler(word, alpha).draw(numbers):
                 ids += arc.tokens
         return ids
+
+    def resample(self, ids: Sequence[int], generator: np.random.Generator, alpha: float) -> list[int]:
+        """The text of these ids cut anew. What is no piece (bytes, `<end>`) stays: it can be cut in one way only."""
+        cut: list[int] = []
+        for is_text, run in groupby(ids, lambda index: index >= self.first):
+            same = list(run)
+            cut += self.sample(self.decode(same), generator, alpha) if is_text else same
+        return cut
 
     def log_probability(self, ids: Iterable[int]) -> float:
         """log P of a cut; `-inf` where it has bytes or unknown characters, which have no probability."""
