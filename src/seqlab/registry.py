@@ -21,6 +21,9 @@ TOKENIZERS = {
     "word": "seqlab.tokenizers.word:WordTokenizer",
     "bpe": "seqlab.tokenizers.bpe:ByteBPETokenizer",
     "classic-bpe": "seqlab.tokenizers.classic_bpe:ClassicBPETokenizer",
+    "wordpiece": "seqlab.tokenizers.wordpiece:WordPieceTokenizer",
+    "unigram": "seqlab.tokenizers.unigram:UnigramTokenizer",
+    "sentencepiece": "seqlab.tokenizers.sentencepiece:SentencePieceTokenizer",
     "symbols": "seqlab.tokenizers.symbols:SymbolTokenizer",
     "ids": "seqlab.tokenizers.ids:IdTokenizer",
 }

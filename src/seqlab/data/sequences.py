@@ -5,20 +5,20 @@ A position's input is the token before it; the first token of all follows `<end>
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.data.batches import Batch
+from seqlab.data.batches import Batch, padded
 from seqlab.data.order import Indices, Order, Sequential, Shuffled, Streams
 from seqlab.data.randomness import Key
 
-END = 0
-"""The id of `<end>`, as in every tokenizer."""
-
 Tokens = NDArray[np.integer]
+Recut = Callable[[Tokens, np.random.Generator], Sequence[int]]
+"""Other tokens for the same text: a segmentation drawn by the tokenizer."""
 
 
 @dataclass
@@ -27,6 +27,8 @@ class Windows:
 
     tokens: Tokens
     window: int
+    recut: Recut | None = None
+    """Cuts the text of each window anew, with the randomness of its epoch; what it then has too much is left out."""
 
     def __post_init__(self) -> None:
         self.window = min(self.window, len(self.tokens))
@@ -38,7 +40,15 @@ class Windows:
         return Shuffled(len(self), batch_size, seed)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        return _ring(self.tokens, indices * self.window + key.below(self.window), self.window)
+        batch = _ring(self.tokens, indices * self.window + key.below(self.window), self.window)
+        return batch if self.recut is None else self._recut(batch, indices, key, self.recut)
+
+    def _recut(self, batch: Batch, indices: Indices, key: Key, recut: Recut) -> Batch:
+        rows = zip(indices.tolist(), batch["tokens"][:, 0].tolist(), batch["targets"].numpy(), strict=True)
+        cuts = [[first, *recut(text, key.generator(index))][: self.window + 1] for index, first, text in rows]
+        values, mask = padded(cuts)
+        cut = Batch(tokens=values[:, :-1], targets=values[:, 1:])
+        return cut if mask.all() else Batch(cut, mask=mask[:, 1:])
 
 
 @dataclass
@@ -79,6 +89,8 @@ class ScoredWindows:
     stride: int
     facts: dict[str, int] = field(default_factory=dict)
     """What the text is made of: characters, bytes, unknown tokens."""
+    end: int = 0
+    """The id of `<end>`, which the first token follows."""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -90,7 +102,7 @@ class ScoredWindows:
         starts = indices * self.stride
         ends = np.minimum(starts + self.window, len(self.tokens))
         fresh = np.where(indices == 0, 0, starts + self.window - self.stride)
-        return _spans(self.tokens, starts, ends, fresh)
+        return _spans(self.tokens, starts, ends, fresh, self.end)
 
 
 @dataclass
@@ -101,6 +113,7 @@ class ScoredLanes:
     window: int
     lanes: int
     facts: dict[str, int] = field(default_factory=dict)
+    end: int = 0
 
     def __post_init__(self) -> None:
         self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)
@@ -116,7 +129,7 @@ class ScoredLanes:
         lane, step = np.divmod(indices, self.steps)
         starts = np.minimum(self.bounds[lane] + step * self.window, self.bounds[lane + 1])
         ends = np.minimum(starts + self.window, self.bounds[lane + 1])
-        return _spans(self.tokens, starts, ends, starts)
+        return _spans(self.tokens, starts, ends, starts, self.end)
 
 
 def _ring(tokens: Tokens, starts: Indices, width: int) -> Batch:
@@ -126,12 +139,12 @@ def _ring(tokens: Tokens, starts: Indices, width: int) -> Batch:
     return Batch(tokens=values[:, :-1], targets=values[:, 1:])
 
 
-def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices) -> Batch:
+def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices, end: int) -> Batch:
     """Spans of different lengths, padded on the right; positions from `fresh` on are scored."""
     width = max(1, int((ends - starts).max()))  # lanes that have ended keep one position, which does not count
     places = starts[:, None] + np.arange(-1, width)
     values = torch.from_numpy(tokens[places.clip(-1, len(tokens) - 1)].astype(np.int64))
-    values[torch.from_numpy(places < 0)] = END
+    values[torch.from_numpy(places < 0)] = end
     mask = places[:, 1:] < ends[:, None]
     batch = Batch(tokens=values[:, :-1], targets=values[:, 1:])
     if not mask.all():

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
@@ -36,8 +38,8 @@ class LanguageModelling(Task):
         lanes: int = Field(default=8, gt=0)
         """How many parts evaluation reads side by side, each with a new state, where streams are read."""
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, streams: int) -> None:
-        self.settings, self.tokenizer, self.streams = settings, tokenizer, streams
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, streams: int, sample: float | None = None) -> None:
+        self.settings, self.tokenizer, self.streams, self.sample = settings, tokenizer, streams, sample
         self.stride = settings.stride or max(1, settings.window // 2)
         if self.stride > settings.window:
             raise RecipeError(
@@ -51,7 +53,8 @@ class LanguageModelling(Task):
 
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:
-        return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer, recipe.training.batch_size)
+        sample = getattr(recipe.tokenizer, "sample", None)
+        return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer, recipe.training.batch_size, sample)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -61,14 +64,19 @@ class LanguageModelling(Task):
         column = self.column(data, which)
         tokens, window = column.flat, self.settings.window
         if training:
-            return (
-                Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window, self.streams)
-            )
+            if self.settings.reading == "streams":
+                return Lanes(tokens, window, self.streams)
+            return Windows(tokens, window, None if self.sample is None else self._recut)
         facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
-            return ScoredWindows(tokens, window, self.stride, facts)
+            return ScoredWindows(tokens, window, self.stride, facts, self.tokenizer.end_id)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, window, lanes, facts)
+        return ScoredLanes(tokens, window, lanes, facts, self.tokenizer.end_id)
+
+    def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
+        """Subword regularisation: the same text, cut by chance."""
+        cut: list[int] = cast(Any, self.tokenizer).resample(tokens.tolist(), generator, self.sample)
+        return cut
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
         """The tokens of a split, from the store."""
@@ -111,7 +119,14 @@ class LanguageModelling(Task):
         }
 
     def check(self, body: nn.Module) -> None:
-        """Windows must fit into what the model can look at."""
+        """Windows must fit into what the model can look at, and what is sampled must be seen."""
+        counts = hasattr(body, "fit")
+        if self.sample is not None and (counts or self.settings.reading == "streams"):
+            what = "a model that counts" if counts else "task.reading=streams"
+            raise RecipeError(f"{what} reads no sampled text", where="tokenizer.sample", hint="leave it out")
+        if counts and self.tokenizer.end_id != 0:
+            what = f"n-grams need <end> to be token 0, and this vocabulary has it at {self.tokenizer.end_id}"
+            raise RecipeError(what, where="tokenizer", hint="let seqlab learn a tokenizer, or choose another model")
         context, window = getattr(body, "context", None), self.settings.window
         if context is not None and window > context:
             raise RecipeError(

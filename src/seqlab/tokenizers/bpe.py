@@ -37,6 +37,8 @@ def _byte_of_sign() -> dict[str, int]:
 
 
 BYTE_OF_SIGN = _byte_of_sign()
+ENDS = (END, "<|endoftext|>", "</s>")
+"""What closes a text: here, in GPT-2's vocabulary, and in those made of it."""
 FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
 PART_SIZE = 1 << 15  # characters
 
@@ -55,20 +57,28 @@ class ByteBPETokenizer(Tokenizer):
         kind: str = "bpe"
         vocab_size: int = Field(default=1024, ge=257)
         """At most this many: pairs that were seen only once are not merged."""
+        vocab: str | None = None
+        """A folder with GPT-2's `vocab.json` and `merges.txt`, or its `tokenizer.json`: nothing is learnt."""
 
     kind = "bpe"
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
         self.tokens, self.merges = list(tokens), list(merges)
-        self.pieces = [b"", *(bytes(BYTE_OF_SIGN[sign] for sign in token) for token in tokens[1:])]
-        # `<end>` is in the vocabulary but is no "added token": the library never looks for it in a text, and
-        # cutting at punctuation keeps `<`, `end` and `>` from being merged.
+        # Special tokens are neither bytes nor merged. They are in the vocabulary but are no "added tokens": the
+        # library never looks for them in a text, and no merge makes them.
+        text = BYTE_OF_SIGN.keys() | {left + right for left, right in merges}
+        self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in tokens]
         ids = {token: index for index, token in enumerate(self.tokens)}
+        self.end_id = next(ids[name] for name in ENDS if name in ids and name not in text)
         self.encoder = library.Tokenizer(BPE(vocab=ids, merges=self.merges))
         self.encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        if settings.vocab is not None:
+            from seqlab.tokenizers.published import load_published
+
+            return load_published(settings.vocab, cls)
         learner = library.Tokenizer(BPE())
         learner.pre_tokenizer = ByteLevel(add_prefix_space=False)
         trainer = BpeTrainer(
@@ -106,7 +116,7 @@ class ByteBPETokenizer(Tokenizer):
         return decode_bytes(self.pieces, ids)
 
     def token(self, index: int) -> str:
-        return END if index == self.end_id else readable_bytes(self.pieces[index])
+        return readable_bytes(self.pieces[index]) or self.tokens[index]
 
     def stream(self) -> ByteStream:
         return ByteStream(self.pieces)
@@ -118,11 +128,13 @@ class ByteBPETokenizer(Tokenizer):
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "tokens", "merges")
         tokens, known = distinct_strings(data, "tokens"), set(data["tokens"])
-        if tokens[:1] != [END] or not known.issuperset(BYTE_OF_SIGN):
+        if not known.issuperset(BYTE_OF_SIGN):
             raise ValueError("a byte is missing")
         merges = [(left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))]
         if not all({left, right, left + right} <= known for left, right in merges):
             raise ValueError("a merge makes no token")
+        if not known & set(ENDS) - {left + right for left, right in merges}:
+            raise ValueError("there is no token for the end")
         return cls(tokens, merges)
 
 

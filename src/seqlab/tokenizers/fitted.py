@@ -29,7 +29,8 @@ LIBRARIES = ("tokenizers", "sentencepiece", "numpy")
 
 def fitted(settings: PartSettings, data: DataSettings, roles: Sequence[str] = ("text",)) -> Tokenizer:
     """A tokenizer of the kind and the settings that a recipe names, learnt from the training data."""
-    if settings.kind not in registry.TOKENIZERS:  # a person's own: nothing here would see that its code has changed
+    own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
+    if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
         return _learnt(settings, data, roles)
     facts = [fingerprint(data, "train"), settings.model_dump(mode="json"), list(roles), _versions()]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,10 +1,14 @@
-"""What every tokenizer can do. Id 0 is always `<end>`: it closes a document and precedes the first token."""
+"""What every tokenizer can do. `<end>` closes a document and precedes the first token.
+
+It is id 0 in all that is learnt here; a published vocabulary keeps its numbers, and says in `end_id` which it is.
+"""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +21,7 @@ from seqlab.recipe import PartSettings
 
 END = "<end>"
 UNKNOWN = "<unk>"
+FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Tokenizer(ABC):
     kind: ClassVar[str]
     unit: ClassVar[Literal["part", "word", "symbol"]] = "part"
     """What a token is: a part of a text, a whole word, or a symbol of a sequence that is no text."""
-    end_id: ClassVar[int] = 0
+    end_id: int = 0
     unknown_id: int | None = None
     """The id of what is not in the vocabulary; None where everything can be encoded."""
 
@@ -84,7 +89,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All that `from_dict` needs, as plain data."""
+        """All that `from_dict` needs, as plain data. Bytes become a file of their own, under the name of their key."""
 
     @classmethod
     @abstractmethod
@@ -92,7 +97,10 @@ class Tokenizer(ABC):
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tokenizer.json").write_text(self._text(), encoding="utf-8")
+        for name, content in self.to_dict().items():
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+        (folder / FILE).write_text(self._text(), encoding="utf-8")
 
     @property
     def fingerprint(self) -> str:
@@ -100,28 +108,52 @@ class Tokenizer(ABC):
 
     def _text(self) -> str:
         data = {"kind": self.kind, **self.to_dict()}
-        return json.dumps(data, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
+        plain = {key: _sum(value) if isinstance(value, bytes) else value for key, value in data.items()}
+        return json.dumps(plain, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer that `save` wrote into a folder, or into the `tokenizer` folder of a run."""
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        path = folder / "tokenizer" / "tokenizer.json"
+    """The tokenizer that `save` wrote into a folder, or into the `tokenizer` folder of a run; or a published one."""
+    place = next((place for place in (folder, folder / "tokenizer") if (place / FILE).exists()), folder)
+    path = place / FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"model": None}
+        if "kind" not in data and "model" in data:  # not one of ours
+            return _published(place)
         kind = data.pop("kind")
         if kind not in registry.names("tokenizer"):
             hint = nearest(str(kind), registry.names("tokenizer"))
             raise RunError(f"unknown kind of tokenizer '{kind}'", where=str(path), hint=hint)
-        tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(data)
-    except OSError:
-        hint = "give a folder that `seqlab tokenizer train` or `seqlab train` wrote"
-        raise RunError("no tokenizer here", where=str(folder), hint=hint) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(_with_files(data, place))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         hint = "train it again, or take it from a copy"
         raise RunError("not a tokenizer that seqlab wrote, or damaged", where=str(path), hint=hint) from None
     return tokenizer
+
+
+def _published(folder: Path) -> Tokenizer:
+    from seqlab.tokenizers.published import read_published
+
+    tokenizer = read_published(folder)
+    if tokenizer is None:
+        hint = "give a folder that `seqlab tokenizer train` or `seqlab train` wrote, or one of GPT-2's or BERT's"
+        raise RunError("no tokenizer here", where=str(folder), hint=hint)
+    return tokenizer
+
+
+def _with_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Files of their own, which the JSON has the sha256 of, as the bytes that `to_dict` gave."""
+    filled = dict(data)
+    for name in data:
+        if re.fullmatch(r"\w+\.model", name):
+            filled[name] = (folder / name).read_bytes()
+            if _sum(filled[name]) != data[name]:
+                raise ValueError(f"{name} is not the file that was saved")
+    return filled
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def distinct_strings(data: dict[str, Any], key: str) -> list[str]:

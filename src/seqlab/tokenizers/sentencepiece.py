@@ -1,0 +1,253 @@
+"""SentencePiece: subwords over raw text, the space written as the symbol ▁; its `.model` files, made and read.
+
+Kudo and Richardson 2018, https://arxiv.org/abs/1808.06226
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import sentencepiece as library
+from pydantic import Field
+
+from seqlab.errors import DataError
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.tokenizer import (
+    END,
+    UNKNOWN,
+    ByteStream,
+    Encoding,
+    Tokenizer,
+    decode_bytes,
+    most_frequent,
+    only_keys,
+    readable_bytes,
+    refuse_surrogates,
+)
+
+SPACE = "▁"
+FILE_NAME = "sentencepiece.model"
+COVERAGE = 0.9995
+"""Of the characters in the training text, rarest left out: what remains is spelt in bytes, or unknown."""
+LONGEST_LINE = 1 << 15
+CUTS = re.compile("[\0\t\n▁▅]+")
+"""Where training texts are cut: at what the library keeps for itself. It would skip the line that has it."""
+
+Algorithm = Literal["unigram", "bpe"]
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """All work is the library's, and the `.model` file is saved beside `tokenizer.json` for other tools to read.
+
+    With "identity" nothing is lost: blanks and ends of lines come back as they were, and what has no piece is
+    spelt in bytes. A sign ▁ in a text, which the library would give back as a space, is spelt in bytes too.
+    A model that somebody brings keeps its ids; `</s>` is its end.
+    """
+
+    class Settings(PartSettings):
+        kind: str = "sentencepiece"
+        vocab_size: int = Field(default=1024, gt=2)
+        algorithm: Algorithm = "unigram"
+        normalization: Literal["identity", "nmt_nfkc"] = "identity"
+        """Texts as they are; or the library's default: NFKC, single blanks, and a blank before the first word."""
+        byte_fallback: bool = True
+        """Characters without a piece become bytes, which takes 256 ids; otherwise `<unk>`."""
+        model: str | None = None
+        """A `.model` file that is there already: nothing is learnt, and the other settings say nothing."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self.processor = _processor(model)
+        size = self.processor.get_piece_size()
+        pieces = [self.processor.id_to_piece(index) for index in range(size)]
+        self.silent = {index for index in range(size) if self.processor.is_control(index)}
+        self.is_byte = [self.processor.is_byte(index) for index in range(size)]
+        own_end = self.processor.eos_id()
+        self.end_id = size if own_end < 0 else own_end
+        self.names = pieces if own_end >= 0 else [*pieces, END]
+        self.unknown_id = None if any(self.is_byte) else self.processor.unk_id()
+        self.pieces = [self._bytes(index) for index in range(len(self.names))]
+        self.prefix = self.processor.normalize("a").startswith(SPACE)
+        # A ▁ can be spelt unless a blank is put before each text, and so before each part of one.
+        can_spell = self.unknown_id is None and not self.prefix
+        self.escape = [self.is_byte.index(True) + value for value in SPACE.encode()] if can_spell else None
+
+    def _bytes(self, index: int) -> bytes:
+        if index == self.processor.unk_id():
+            return "\N{REPLACEMENT CHARACTER}".encode()
+        if index == self.end_id or index in self.silent:
+            return b""
+        name = self.names[index]
+        return bytes([int(name[1:-1], 16)]) if self.is_byte[index] else name.replace(SPACE, " ").encode()
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        if settings.model is not None:
+            from seqlab.tokenizers.published import load_published
+
+            return load_published(settings.model, cls)
+        room = settings.vocab_size - 2 - 256 * settings.byte_fallback
+        if room < 1:
+            what = f"'vocab_size' {settings.vocab_size} leaves no room beside 256 bytes and 2 special tokens"
+            raise DataError(what, where="tokenizer", hint="make it larger, or set byte_fallback=false")
+        lossless = settings.normalization == "identity"
+        lines = training_lines(texts, room, settings.normalization)
+        options = {
+            "normalization_rule_name": settings.normalization,
+            "add_dummy_prefix": not lossless,
+            "remove_extra_whitespaces": not lossless,
+            "byte_fallback": settings.byte_fallback,
+        }
+        return cls(train_model(lines, settings.algorithm, settings.vocab_size, **options))
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.names)
+
+    def encode(self, text: str) -> Encoding:
+        refuse_surrogates(text)
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        shift = 0
+        for part in self._parts(text):
+            if part == SPACE and self.escape is not None:
+                ids += self.escape
+                offsets += [(shift, shift + 1)] * len(self.escape)
+            else:
+                found = self.processor.encode(part, return_type="offset_mapping")
+                ids += found["ids"]
+                offsets += self._spans(found["ids"], found["offsets"], shift)
+            shift += len(part)
+        return Encoding(ids, offsets)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            refuse_surrogates(text)
+        parts = [self._parts(text) for text in texts]
+        flat = list(chain.from_iterable(parts))
+        encoded = zip(flat, self.processor.encode(flat), strict=True)
+        whole = (self.escape if self.escape is not None and part == SPACE else ids for part, ids in encoded)
+        return [list(chain.from_iterable(islice(whole, len(group)))) for group in parts]
+
+    def _parts(self, text: str) -> list[str]:
+        """The text cut before and after each ▁ that has to be spelt."""
+        if self.escape is None or SPACE not in text:
+            return [text]
+        return [part for part in re.split(f"({SPACE})", text) if part]
+
+    def _spans(self, ids: list[int], spans: list[tuple[int, int]], shift: int) -> Iterator[tuple[int, int]]:
+        """The library gives a character's span to the last of its bytes only, and an empty one to the others."""
+        for token, (start, stop) in zip(ids, spans, strict=True):
+            yield start + shift, max(stop, start + self.is_byte[token]) + shift
+
+    def decode(self, ids: Iterable[int]) -> str:
+        text = decode_bytes(self.pieces, ids)
+        return text.removeprefix(" ") if self.prefix else text
+
+    def token(self, index: int) -> str:
+        plain = self.pieces[index] and index != self.processor.unk_id()
+        return readable_bytes(self.pieces[index]) if plain else self.names[index]
+
+    def stream(self) -> ByteStream:
+        return PrefixedStream(self.pieces) if self.prefix else ByteStream(self.pieces)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {FILE_NAME: self.model}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data, FILE_NAME)
+        return cls(data[FILE_NAME])
+
+
+class PrefixedStream(ByteStream):
+    """Without the blank that `encode` put before the text."""
+
+    begun = False
+
+    def push(self, token: int) -> str:
+        text = super().push(token)
+        if text and not self.begun:
+            self.begun = True
+            return text.removeprefix(" ")
+        return text
+
+
+def read_model(path: Path) -> SentencePieceTokenizer:
+    """A `.model` file as a tokenizer."""
+    try:
+        tokenizer = SentencePieceTokenizer(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    except ValueError:
+        raise DataError("not a SentencePiece model, or damaged", where=str(path), hint="copy it again") from None
+    if tokenizer.processor.normalize("a").endswith(SPACE):
+        raise DataError("a model that puts the blank behind the words is not supported", where=str(path))
+    return tokenizer
+
+
+def _processor(model: bytes) -> Any:
+    if not model:  # the library would wait for another
+        raise ValueError("an empty model")
+    try:
+        return library.SentencePieceProcessor(model_proto=model)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def training_lines(texts: Iterable[str], room: int, rule: str) -> list[str]:
+    """The lines of texts, without the rarest characters: the others cover 99.95 % and fit into the room."""
+    normalize = library.SentencePieceNormalizer(rule_name=rule).normalize
+    lines: list[str] = []
+    counts: Counter[str] = Counter()
+    for text in texts:
+        refuse_surrogates(text)
+        for line in map(normalize, CUTS.split(text)):
+            counts.update(line)
+            lines += (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
+    if not lines:
+        raise DataError("the training texts are empty: there is no character to learn")
+    left, rare = COVERAGE * counts.total(), []
+    for place, character in enumerate(most_frequent(counts, None)):
+        if left <= 0 or place >= room:
+            rare.append(character)
+        left -= counts[character]
+    if not rare:
+        return lines
+    cuts = re.compile(f"[{re.escape(''.join(rare))}]+")
+    return [part for line in lines for part in cuts.split(line) if part]
+
+
+def train_model(lines: Iterable[str], algorithm: Algorithm, vocab_size: int, **options: Any) -> bytes:
+    """A `.model` with `<end>` 0 and `<unk>` 1. By one thread: with more, Unigram's sums are rounded otherwise."""
+    made = io.BytesIO()
+    try:
+        library.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=made,
+            model_type=algorithm,
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            max_sentence_length=4 * LONGEST_LINE,  # in bytes; longer lines would be skipped
+            num_threads=1,
+            minloglevel=2,
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            pad_id=-1,
+            eos_piece=END,
+            unk_piece=UNKNOWN,
+            **options,
+        )
+    except RuntimeError as error:
+        raise DataError(f"SentencePiece cannot learn from these texts ({error})") from None
+    return made.getvalue()

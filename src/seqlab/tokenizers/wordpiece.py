@@ -1,0 +1,219 @@
+"""WordPiece, the subwords of BERT: words are cut into the longest pieces known, those inside a word written ##so."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from typing import Any, Self
+
+import tokenizers as library
+from pydantic import Field
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from seqlab.errors import DataError
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.bpe import _parts as parts
+from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
+from seqlab.tokenizers.tokenizer import (
+    END,
+    UNKNOWN,
+    Encoding,
+    TextStream,
+    Tokenizer,
+    distinct_strings,
+    most_frequent,
+    only_keys,
+    readable,
+    refuse_surrogates,
+)
+from seqlab.tokenizers.word import WordStream
+
+SPECIALS = (END, UNKNOWN)
+ENDS, UNKNOWNS = (END, "[SEP]"), (UNKNOWN, "[UNK]")
+"""What closes a text and what stands for an unknown word: here, and in BERT's vocabularies."""
+SILENT = frozenset({END, "[PAD]", "[CLS]", "[SEP]", "[MASK]"})
+"""Special tokens that are no text. None can be written by a text: words are cut at brackets."""
+LONGEST_WORD = 100
+"""Longer words are unknown, as in BERT: the time that one takes grows with the square of its length."""
+BLANKS = re.compile(r"[ \t\n\r]+")
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What is done to a text before it is cut at blanks and punctuation (BERT's "basic" tokenizer).
+
+    Control characters are always removed, and every kind of blank is one blank.
+    """
+
+    lowercase: bool
+    strip_accents: bool
+    split_cjk: bool
+
+    @classmethod
+    def of(cls, lowercase: bool, strip_accents: bool | None, split_cjk: bool) -> Self:
+        """As BERT has it: where nothing is said about accents, they go with the capitals."""
+        return cls(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
+
+    def normalizer(self) -> Any:
+        return BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=self.split_cjk,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
+        )
+
+    def words(self, text: str) -> list[str]:
+        return [word for word, _ in BertPreTokenizer().pre_tokenize_str(self.normalizer().normalize_str(text))]
+
+
+class WordPieceTokenizer(Tokenizer):
+    """`<end>`, `<unk>`, the characters as first and as later letters of a word, then the pieces as they are made.
+
+    A word becomes the longest piece that it begins with, then the longest ##piece that the rest begins with, and so
+    on; a word that cannot be spelt so is one `<unk>`. How the pieces are learnt: `ratio_merges`. Encoding is the
+    `tokenizers` library's.
+
+    Schuster and Nakajima 2012; Devlin et al. 2019, https://arxiv.org/abs/1810.04805
+    """
+
+    class Settings(PartSettings):
+        kind: str = "wordpiece"
+        vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
+        """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
+        min_frequency: int | None = Field(default=None, ge=1)
+        """Pairs seen less often are not merged. None: a threshold that falls as long as there is room."""
+        lowercase: bool = False
+        strip_accents: bool | None = None
+        """é → e. None does it where `lowercase` does."""
+        split_cjk: bool = True
+        """Each Chinese character is a word."""
+        vocab: str | None = None
+        """A folder with BERT's `vocab.txt`, or its `tokenizer.json`: nothing is learnt, all comes from there."""
+
+    kind = "wordpiece"
+
+    def __init__(self, tokens: Sequence[str], cleaning: Cleaning) -> None:
+        self.tokens, self.cleaning = list(tokens), cleaning
+        ids = {token: index for index, token in enumerate(self.tokens)}
+        self.end_id = next(ids[name] for name in ENDS if name in ids)
+        self.unknown_id: int = next(ids[name] for name in UNKNOWNS if name in ids)
+        self.pieces = ["" if token in SILENT else token for token in self.tokens]
+        model = WordPiece(
+            vocab=ids,
+            unk_token=self.tokens[self.unknown_id],
+            continuing_subword_prefix=CONTINUES,
+            max_input_chars_per_word=LONGEST_WORD,
+        )
+        self.encoder = library.Tokenizer(model)
+        self.encoder.normalizer = cleaning.normalizer()
+        self.encoder.pre_tokenizer = BertPreTokenizer()
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        if settings.vocab is not None:
+            from seqlab.tokenizers.published import load_published
+
+            return load_published(settings.vocab, cls)
+        cleaning = Cleaning.of(settings.lowercase, settings.strip_accents, settings.split_cjk)
+        counts = _count_words(texts, cleaning)
+        if not counts:
+            raise DataError("the training texts are empty: there is no word to learn")
+        words = [(split_word(word), count) for word, count in counts.items()]
+        room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
+        alphabet = sorted(most_frequent(_alphabet(words, cleaning), room))
+        known = set(alphabet)
+        spelt = [(symbols, count) for symbols, count in words if known.issuperset(symbols)]  # others are unknown
+        return cls([*SPECIALS, *learn_pieces(spelt, alphabet, room, settings.min_frequency)], cleaning)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str) -> Encoding:
+        cut = list(parts(text))
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        shift = 0
+        for part, encoded in zip(cut, self.encoder.encode_batch(cut), strict=True):
+            ids += encoded.ids
+            offsets += ((start + shift, stop + shift) for start, stop in encoded.offsets)
+            shift += len(part)
+        return Encoding(ids, offsets)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        cut = [list(parts(text)) for text in texts]
+        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(cut))))
+        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in cut]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        stream = self.stream()
+        return "".join([stream.push(token) for token in ids])
+
+    def token(self, index: int) -> str:
+        return readable(self.tokens[index])
+
+    def stream(self) -> WordPieceStream:
+        return WordPieceStream(self.pieces)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, **asdict(self.cleaning)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data, "tokens", "lowercase", "strip_accents", "split_cjk")
+        tokens = distinct_strings(data, "tokens")
+        cleaning = Cleaning(data["lowercase"], data["strip_accents"], data["split_cjk"])
+        if not all(isinstance(choice, bool) for choice in asdict(cleaning).values()):
+            raise ValueError("a setting is neither true nor false")
+        if not set(tokens) & set(ENDS) or not set(tokens) & set(UNKNOWNS) or "" in tokens:
+            raise ValueError("there is no token for the end or for unknown words, or one is empty")
+        return cls(tokens, cleaning)
+
+
+class WordPieceStream(TextStream):
+    """Pieces that go on are glued to what was there; others are words, with blanks and punctuation as in `word`."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.pieces = pieces
+        self.words = WordStream(pieces, attach=True)
+
+    def push(self, token: int) -> str:
+        piece = self.pieces[token]
+        if piece.startswith(CONTINUES) and len(piece) > len(CONTINUES):
+            self.words.space = True
+            return piece.removeprefix(CONTINUES)
+        return self.words.push(token)
+
+    def finish(self) -> str:
+        return ""
+
+
+def _count_words(texts: Iterable[str], cleaning: Cleaning) -> Counter[str]:
+    """What stands between blanks is counted first, and each different string is cleaned and cut once."""
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        refuse_surrogates(text)
+        chunks.update(BLANKS.split(text))
+    words: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for word in cleaning.words(chunk):
+            if len(word) <= LONGEST_WORD:
+                words[word] += count
+    return words
+
+
+def _alphabet(words: Iterable[tuple[Sequence[str], int]], cleaning: Cleaning) -> Counter[str]:
+    """How often each start symbol occurs. A character can stand first or later, unless it is always a word alone."""
+    counts: Counter[str] = Counter()
+    for symbols, count in words:
+        for symbol in symbols:
+            counts[symbol] += count
+    for character in {symbol.removeprefix(CONTINUES) for symbol in counts}:
+        if len(cleaning.words(f"a{character}a")) == 1:
+            counts.update({character: 0, CONTINUES + character: 0})
+    return counts

