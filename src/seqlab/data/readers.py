@@ -25,6 +25,7 @@ from typing import Literal
 
 from seqlab.data import builtin
 from seqlab.data.files import BLOCK, Piece, cut_point, find_files, format_of, lines, opened, pieces, size_of
+from seqlab.data.noise import scrambled
 from seqlab.data.records import Record
 from seqlab.data.rows import Row, parse_rows
 from seqlab.errors import DataError, nearest
@@ -43,12 +44,14 @@ VERSION = 1
 def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",)) -> Iterator[Record]:
     """The records of a split, each with a field for every role: those of files, then those of built-in sets.
 
-    train and valid never share a record, and where `valid` is not given they are together all of the data.
+    train and valid never share a record, and where `valid` is not given they are together all of the data. What
+    `data.scramble` says is done to the field of the first role: what a model reads.
     """
     sources = _sources(data, split)
     files = [source for source in sources if isinstance(source, Path)]
     sets = [source for source in sources if isinstance(source, str)]
-    return _chain(data, split, roles, files, sets)
+    records = _chain(data, split, roles, files, sets)
+    return scrambled(records, roles[0], data.scramble) if data.scramble else records
 
 
 def read_texts(sources: list[str]) -> Iterator[str]:
@@ -61,6 +64,8 @@ def fingerprint(data: DataSettings, split: Split) -> str:
     """sha256 of all that decides what `read` gives: contents of files, and the settings that matter."""
     whole: list[object] = [VERSION, split, data.documents, sorted(data.columns.items())]
     whole.append(data.hold_out if data.valid is None else None)
+    if data.scramble:
+        whole.append(["scramble", data.scramble])
     for source in _sources(data, split):
         if isinstance(source, str):
             whole.append([source, builtin.content_hash(source)])
