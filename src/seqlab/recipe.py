@@ -83,6 +83,8 @@ class DataSettings(Settings):
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
     columns: dict[str, str] = {}
     """Which column or field plays which role, such as `text: body`."""
+    scramble: float = Field(default=0.0, ge=0, le=1)
+    """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""
 
 
 class TrainingSettings(Settings):

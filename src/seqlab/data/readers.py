@@ -24,6 +24,7 @@ from typing import Literal
 from seqlab.data import builtin
 from seqlab.data.contents import Asked, cut_of, format_in, plain_size, records_of, text_records, texts_in
 from seqlab.data.files import BLOCK, Piece, find_files, opened, size_of
+from seqlab.data.noise import scrambled
 from seqlab.data.records import Record
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
@@ -41,9 +42,11 @@ def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), sym
     """The records of a split, each with a field for every role: those of files, then those of built-in sets.
 
     train and valid never share a record, and where `valid` is not given they are together all of the data. With
-    `symbols`, lists and arrays are read too: as texts that have a blank between two symbols.
+    `symbols`, lists and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says
+    is done to the field of the first role: what a model reads.
     """
-    return _chain(_sources(data, split), Asked(data, tuple(roles), symbols), split)
+    records = _chain(_sources(data, split), Asked(data, tuple(roles), symbols), split)
+    return scrambled(records, roles[0], data.scramble) if data.scramble else records
 
 
 def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
@@ -75,6 +78,8 @@ def fingerprint(data: DataSettings, split: Split) -> str:
     """sha256 of all that decides what `read` gives: contents of files, and the settings that matter."""
     whole: list[object] = [VERSION, split, data.documents, sorted(data.columns.items())]
     whole.append(data.hold_out if data.valid is None else None)
+    if data.scramble:
+        whole.append(["scramble", data.scramble])
     for source in _sources(data, split):
         if isinstance(source, str):
             whole.append([source, builtin.content_hash(source)])
