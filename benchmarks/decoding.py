@@ -34,7 +34,8 @@ VOCAB, WIDTH, DEPTH, HEADS, PROMPT, NEW = 8_000, 512, 6, 8, 16, 128
 CONTEXT = 256
 THREADS = 2
 
-Decode = Callable[[list[list[int]]], list[list[int]]]
+Texts = list[list[int]]
+Decode = Callable[[Texts], Texts]
 
 
 def their_model() -> transformers.GPT2LMHeadModel:
@@ -63,7 +64,7 @@ def our_model(theirs: transformers.GPT2LMHeadModel) -> GPT:
 
 
 def seqlab(model: LanguageModel) -> Decode:
-    def decode(prompts: list[list[int]]) -> list[list[int]]:
+    def decode(prompts: Texts) -> Texts:
         steps = [[token.id for token in step] for step in generate(model, prompts, tokens=NEW)]
         return [list(text) for text in zip(*steps, strict=True)]
 
@@ -71,7 +72,7 @@ def seqlab(model: LanguageModel) -> Decode:
 
 
 def hugging_face(model: transformers.GPT2LMHeadModel) -> Decode:
-    def decode(prompts: list[list[int]]) -> list[list[int]]:
+    def decode(prompts: Texts) -> Texts:
         tokens = torch.tensor(prompts)
         made = model.generate(
             tokens,
@@ -99,7 +100,7 @@ def ctranslate(model: transformers.GPT2LMHeadModel) -> Decode:
             f"{folder}/ct2", device="cpu", compute_type="float32", inter_threads=1, intra_threads=THREADS
         )
 
-    def decode(prompts: list[list[int]]) -> list[list[int]]:
+    def decode(prompts: Texts) -> Texts:
         made = generator.generate_batch(
             [[f"t{token}" for token in prompt] for prompt in prompts],
             max_batch_size=len(prompts),
@@ -113,13 +114,13 @@ def ctranslate(model: transformers.GPT2LMHeadModel) -> Decode:
     return decode
 
 
-def seconds(decode: Decode, prompts: list[list[int]]) -> float:
+def seconds(decode: Decode, prompts: Texts) -> float:
     start = time.perf_counter()
     decode(prompts)
     return time.perf_counter() - start
 
 
-def compare(name: str, ours: Decode, theirs: Decode, prompts: list[list[int]], pairs: int) -> float:
+def compare(name: str, ours: Decode, theirs: Decode, prompts: Texts, pairs: int) -> float:
     """Interleaved; prints both minima and their ratio, and gives our seconds a token."""
     measured = [(seconds(ours, prompts), seconds(theirs, prompts)) for _ in range(pairs)]
     own, other = (min(column) for column in zip(*measured, strict=True))
@@ -132,7 +133,7 @@ def compare(name: str, ours: Decode, theirs: Decode, prompts: list[list[int]], p
     return own / NEW
 
 
-def check_texts(name: str, ours: list[list[int]], theirs: list[list[int]], plain: GPT, prompts: list[list[int]]) -> None:
+def check_texts(name: str, ours: Texts, theirs: Texts, plain: GPT, prompts: Texts) -> None:
     """Equal texts; where one parts from the other, by how little the two tokens differ there."""
     equal = sum(a == b for a, b in zip(ours, theirs, strict=True))
     assert all(len(text) == NEW for text in [*ours, *theirs])
