@@ -22,6 +22,10 @@ from seqlab.tokenizers import Tokenizer
 
 TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
 
+PIECE = 128
+"""Positions that evaluation reads at a time, at least, where the state is carried: the figures are the same for any
+length, and the short windows of truncated BPTT take twice as long."""
+
 
 class LanguageModelling(Task):
     """Texts become one long array of tokens, each document closed by `<end>`."""
@@ -70,7 +74,7 @@ class LanguageModelling(Task):
         if self.settings.reading == "windows":
             return ScoredWindows(tokens, window, self.stride, facts)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, window, lanes, facts)
+        return ScoredLanes(tokens, max(window, PIECE), lanes, facts)
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
         """The tokens of a split, from the store."""
