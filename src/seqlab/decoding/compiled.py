@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.store import cache_folder
+from seqlab.data.cache import cache_folder
 from seqlab.nn.attention import Cache, SelfAttention
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
@@ -110,6 +110,8 @@ def library() -> ctypes.CDLL | None:
         path = cache_folder() / "compiled" / f"kernels-{key[:32]}.so"
         if not path.exists():
             _compile(compiler, path)
+        if not _is_own(path):
+            return None
         found = ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError):
         return None
@@ -118,9 +120,17 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
+def _is_own(path: Path) -> bool:
+    """Whether nobody but this user can have written it: the one file outside of the package that is ever executed."""
+    if not hasattr(os, "getuid"):
+        return True
+    states = [place.stat() for place in (path, path.parent)]
+    return all(state.st_uid == os.getuid() and not state.st_mode & 0o022 for state in states)
+
+
 def _compile(compiler: str, path: Path) -> None:
     """Under another name first, so that no other process loads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], capture_output=True, check=True, timeout=300)
