@@ -30,6 +30,7 @@ ORDER = [
     "run",
     "preparation",
     "launch",
+    "mixing",
     "checkup",
     "comparison",
     "cli",

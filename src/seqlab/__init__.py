@@ -16,6 +16,7 @@ _PUBLIC = {
     "SeqlabError": "seqlab.errors",
     "compare": "seqlab.comparison",
     "load": "seqlab.run",
+    "mix": "seqlab.mixing",
     "register": "seqlab.registry",
     "train": "seqlab.launch",
 }
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from seqlab.comparison import compare
     from seqlab.errors import SeqlabError
     from seqlab.launch import train
+    from seqlab.mixing import mix
     from seqlab.recipe import Recipe
     from seqlab.registry import register
     from seqlab.run import Run, load
 
-__all__ = ["Recipe", "Run", "SeqlabError", "compare", "load", "register", "train"]
+__all__ = ["Recipe", "Run", "SeqlabError", "compare", "load", "mix", "register", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ from seqlab.tasks.task import Task
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
+from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 
 LONGEST_SAMPLE = 200
@@ -128,12 +129,16 @@ class Prepared:
 
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
+    check_installed(recipe.training.tensorboard)
     if load_from is None:
         watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
         task = restored_task(load_from, recipe)
     objective = build(recipe, task).to(device)
+    if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
+        what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
+        raise RecipeError(what, where="model.kind", hint=hint)
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
     return Prepared(recipe, task, objective, train_split, valid_split)

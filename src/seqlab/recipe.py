@@ -11,10 +11,11 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from seqlab import registry
 from seqlab.errors import RecipeError, nearest
@@ -26,11 +27,35 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_parts(cls, given: Any) -> Any:
+        """`cell="lstm"`, `cell={"kind": "lstm"}` and the defaults become the settings of the class of that name."""
+        if not isinstance(given, Mapping):
+            return given
+        filled = dict(given)
+        for name, field in cls.model_fields.items():
+            family, value = _family(field), filled.get(name, field.default)
+            if family and _is_list(field) and isinstance(value, list):
+                filled[name] = [_settings_by_name(family, one) for one in value]
+            elif family:
+                filled[name] = _settings_by_name(family, value)
+        return {name: value for name, value in filled.items() if value is not PydanticUndefined}
+
+
+def _settings_by_name(family: str, value: Any) -> Any:
+    section = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
+        return value
+    return registry.find(family, section["kind"]).Settings.model_validate(section)
+
 
 class PartSettings(Settings):
     """A section that names a registered class by its `kind`; the class says which other keys there are."""
 
     kind: str = ""
+    not_inherited: ClassVar[frozenset[str]] = frozenset()
+    """Keys that mean something else in another kind: they are not kept when a section changes to this one."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +77,14 @@ class DataSettings(Settings):
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
     """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB."""
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta"] = "auto"
+    """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
     columns: dict[str, str] = {}
     """Which column or field plays which role, such as `text: body`."""
+    scramble: float = Field(default=0.0, ge=0, le=1)
+    """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""
 
 
 class TrainingSettings(Settings):
@@ -77,6 +105,9 @@ class TrainingSettings(Settings):
     )  # type: ignore[assignment]
     clip_norm: float | None = Field(default=1.0, gt=0)
     clip_value: float | None = Field(default=None, gt=0)
+    average: float | None = Field(default=None, ge=0, lt=1)
+    """A running average of the weights, such as 0.999: the share of it that stays at each step. Evaluations, samples
+    and checkpoints use the average."""
     report_every: int | None = Field(default=None, gt=0)
     """Steps between lines of the log; a two-hundredth of the run by default."""
     evaluate_every: int | None = Field(default=None, gt=0)
@@ -92,6 +123,8 @@ class TrainingSettings(Settings):
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
+    tensorboard: bool = False
+    """Whether to write event files for TensorBoard too; a resumed run may have another value than before."""
 
     @field_validator("budget", mode="before")
     @classmethod
@@ -129,8 +162,8 @@ class Recipe(Settings):
     tokenizer: Annotated[SerializeAsAny[PartSettings], Kind("tokenizer")]
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
-    training: TrainingSettings = TrainingSettings()
-    decoding: DecodingSettings = DecodingSettings()
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
+    decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}
     """Written into a run: the versions and the number of threads it ran on."""
 
@@ -229,8 +262,10 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
             raise RecipeError(f"'{path}{key}' is too large", where=where, hint=hint)
     for name, field in cls.model_fields.items():
         if family := _family(field):
-            given = filled.get(name, field.default if isinstance(field.default, str) else None)
-            if given is not None:
+            given = filled.get(name, field.default if isinstance(field.default, str | dict) else None)
+            if _is_list(field) and isinstance(given, list):
+                filled[name] = [_part(family, one, tree, f"{path}{name}.{n}") for n, one in enumerate(given)]
+            elif given is not None:
                 filled[name] = _part(family, given, tree, f"{path}{name}")
         elif _is_section(field.annotation):
             inner = filled.get(name, None if field.is_required() else {})
@@ -244,6 +279,10 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
 
 def _family(field: FieldInfo) -> str | None:
     return next((mark.family for mark in field.metadata if isinstance(mark, Kind)), None)
+
+
+def _is_list(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is list
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:

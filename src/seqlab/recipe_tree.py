@@ -79,8 +79,9 @@ class Tree:
             node[section] = below
             node = below
         if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
-            known = settings_of(sections[-1], str(value), place).model_fields
-            for name in [name for name in node if name not in known]:
+            settings = settings_of(sections[-1], str(value), place)
+            kept = settings.model_fields.keys() - settings.not_inherited
+            for name in [name for name in node if name not in kept]:
                 del node[name]
         node[last] = value
         if sections == ["training"] and last in ("steps", "budget"):  # the one that was set last decides

@@ -24,17 +24,29 @@ TOKENIZERS = {
     "wordpiece": "seqlab.tokenizers.wordpiece:WordPieceTokenizer",
     "unigram": "seqlab.tokenizers.unigram:UnigramTokenizer",
     "sentencepiece": "seqlab.tokenizers.sentencepiece:SentencePieceTokenizer",
+    "symbols": "seqlab.tokenizers.symbols:SymbolTokenizer",
+    "ids": "seqlab.tokenizers.ids:IdTokenizer",
 }
 
 MODELS = {
     "ngram": "seqlab.models.ngram:NGram",
+    "mlp": "seqlab.models.mlp:MLP",
     "recurrent": "seqlab.models.rnn:RecurrentLanguageModel",
+    "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
+    "mixture": "seqlab.models.mixture:Mixture",
 }
 
 CELLS = {
     "elman": "seqlab.nn.cells:Elman",
     "lstm": "seqlab.nn.cells:LSTM",
+    "gru": "seqlab.nn.cells:GRU",
+}
+
+OUTPUTS = {
+    "softmax": "seqlab.nn.output:Softmax",
+    "sampled": "seqlab.nn.output:SampledSoftmax",
+    "adaptive": "seqlab.nn.output:AdaptiveSoftmax",
 }
 
 OBJECTIVES = {
@@ -63,6 +75,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "tokenizer": TOKENIZERS,
     "model": MODELS,
     "cell": CELLS,
+    "output": OUTPUTS,
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,

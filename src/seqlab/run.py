@@ -78,15 +78,24 @@ class Run:
     def timing(self) -> list[dict[str, Any]]:
         return read_log(self.folder / "timing.jsonl")
 
-    def evaluate(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> dict[str, Any]:
-        """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable."""
+    def evaluate(
+        self, data: str | Sequence[str] | None = None, batch_size: int | None = None, scramble: float | None = None
+    ) -> dict[str, Any]:
+        """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable.
+
+        `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds.
+        """
         settings = self.recipe.data
+        if scramble is not None:
+            settings = self.recipe.changed({"data.scramble": scramble}).data
         if data is not None:
             files = data if isinstance(data, str) else list(data)
             settings = settings.model_copy(update={"valid": files})
         split = self.task.split(settings, "valid", training=False)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
-        return {**self.task.metrics(totals, split), "step": self.step, "signature": self.task.signature(split)}
+        noise = {"scramble": settings.scramble} if settings.scramble else {}
+        signature = {**self.task.signature(split), **noise}
+        return {**self.task.metrics(totals, split), "step": self.step, "signature": signature}
 
     def stream(
         self,

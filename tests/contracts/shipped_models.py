@@ -5,11 +5,13 @@ from functools import cache
 import numpy as np
 import torch
 
+from seqlab.models.conv import ConvolutionalLanguageModel
 from seqlab.models.gpt import GPT
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.mixture import Mixture
+from seqlab.models.mlp import MLP
 from seqlab.models.ngram import NGram
 from seqlab.models.rnn import RecurrentLanguageModel
-from seqlab.nn.cells import LSTM, Elman
 
 VOCAB = 23
 CONTEXT = 128
@@ -22,14 +24,34 @@ def _ngram(smoothing: str, order: int = 3) -> LanguageModel:
     return model
 
 
-def _recurrent(cell, depth: int = 1, tied: bool = True, loudness: float = 1.5) -> LanguageModel:
-    settings = RecurrentLanguageModel.Settings(kind="recurrent", cell=cell, width=20, depth=depth, tied=tied)
+def _recurrent(cell, depth: int = 1, output="softmax", loudness: float = 1.5) -> LanguageModel:
+    settings = RecurrentLanguageModel.Settings(kind="recurrent", cell=cell, width=20, depth=depth, output=output)
     return _loud(RecurrentLanguageModel(settings, VOCAB), loudness)
 
 
-def _gpt() -> LanguageModel:
-    settings = GPT.Settings(kind="gpt", width=24, depth=2, heads=3, context=CONTEXT)
+def _gpt(**more) -> LanguageModel:
+    settings = GPT.Settings(kind="gpt", width=24, depth=2, heads=3, context=CONTEXT, **more)
     return _loud(GPT(settings, VOCAB), 6.0)
+
+
+def _mlp(**more) -> LanguageModel:
+    return _loud(MLP(MLP.Settings(kind="mlp", window=4, width=12, hidden=20, **more), VOCAB), 2.5)
+
+
+def _conv(**more) -> LanguageModel:
+    settings = ConvolutionalLanguageModel.Settings(kind="convolutional", width=20, depth=3, **more)
+    return _loud(ConvolutionalLanguageModel(settings, VOCAB), 3.0)
+
+
+def _mixture() -> LanguageModel:
+    """A GPT beside an n-gram: floats and ids, caches and contexts."""
+    parts = [_gpt(), _ngram("modified-kneser-ney")]
+    settings = [{"kind": "gpt", "width": 24, "depth": 2, "heads": 3, "context": CONTEXT}, {"kind": "ngram", "order": 3}]
+    model = Mixture(Mixture.Settings(kind="mixture", parts=settings), VOCAB)
+    for own, part in zip(model.parts, parts, strict=True):
+        own.load_state_dict(part.state_dict())
+    model.weights.copy_(torch.tensor([0.7, 0.3]))
+    return model
 
 
 def _loud(model: LanguageModel, factor: float) -> LanguageModel:
@@ -44,10 +66,11 @@ def _loud(model: LanguageModel, factor: float) -> LanguageModel:
 
 
 def _elman(activation: str):
-    return Elman.Settings(kind="elman", activation=activation)
+    return {"kind": "elman", "activation": activation}
 
 
-_LSTM = LSTM.Settings(kind="lstm")
+UNTIED = {"kind": "softmax", "tied": False}
+ADAPTIVE = {"kind": "adaptive", "cutoffs": [5, 12], "shrink": 2}
 
 BUILDERS = {
     "ngram-counts": lambda: _ngram("counts", order=2),
@@ -56,13 +79,22 @@ BUILDERS = {
     "ngram-kneser-ney": lambda: _ngram("kneser-ney"),
     "ngram-modified-kneser-ney": lambda: _ngram("modified-kneser-ney", order=4),
     "ngram-unigram": lambda: _ngram("add-k", order=1),
-    "lstm": lambda: _recurrent(_LSTM),
-    "lstm-untied": lambda: _recurrent(_LSTM, tied=False),
-    "lstm-depth-2": lambda: _recurrent(_LSTM, depth=2),
+    "mlp": _mlp,
+    "mlp-one-hot": lambda: _mlp(input="one-hot", activation="sigmoid"),
+    "lstm": lambda: _recurrent("lstm"),
+    "lstm-untied": lambda: _recurrent("lstm", output=UNTIED),
+    "lstm-depth-2": lambda: _recurrent("lstm", depth=2),
+    "lstm-adaptive": lambda: _recurrent("lstm", output=ADAPTIVE),
+    "gru": lambda: _recurrent("gru"),
+    "gru-sampled": lambda: _recurrent("gru", depth=2, output="sampled"),
     "elman-tanh": lambda: _recurrent(_elman("tanh")),
     "elman-relu": lambda: _recurrent(_elman("relu"), loudness=0.9),  # above 1 its states grow without end
-    "elman-sigmoid": lambda: _recurrent(_elman("sigmoid"), depth=2, tied=False),
+    "elman-sigmoid": lambda: _recurrent(_elman("sigmoid"), depth=2, output=UNTIED),
+    "convolutional": _conv,
+    "convolutional-contiguous": lambda: _conv(growth=1, taps=4, output=UNTIED),
     "gpt": _gpt,
+    "gpt-adaptive": lambda: _gpt(output=ADAPTIVE),
+    "mixture": _mixture,
 }
 
 

@@ -98,9 +98,9 @@ def test_state_after_padding_is_that_of_the_last_real_token(name):
 
 def test_gradients_reach_every_weight(name):
     model = build(name).train()
-    weights = dict(model.named_parameters())
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not weights:
-        assert hasattr(model, "fit")  # a model without weights learns by counting
+        assert hasattr(model, "fit") or name == "mixture"  # it learns by counting, or its parts have learnt already
         return
     tokens = some_tokens(4, CONTEXT)
     output = model(tokens)
@@ -115,9 +115,11 @@ def test_gradients_reach_every_weight(name):
 
 def test_gradients_reach_through_a_carried_state_until_it_is_detached(name):
     model, tokens = build(name).train(), some_tokens(2, 6)
-    if not list(model.parameters()):
+    if not any(weight.requires_grad for weight in model.parameters()):
         return
     first = model(tokens, model.start(rows=2)).state
+    if not any(part.is_floating_point() for part in first.rows.values()):
+        return  # it carries what it has read, not what it has made of it
     for state, reached in ((first.select(torch.arange(2)), True), (first.detach(), False)):
         model.zero_grad()
         embedding = model.embedding.weight
@@ -303,9 +305,9 @@ def test_a_source_is_refused_by_a_model_that_takes_none(name):
 def test_gradients_of_single_steps_equal_those_of_all_at_once(name):
     """What free running and scheduled sampling need: a backward pass through steps that were taken one by one."""
     model = copy.deepcopy(shipped(name)).double()
-    weights = list(model.parameters())
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
-        pytest.skip("it has no weights")
+        pytest.skip("it has nothing to train")
     tokens = some_tokens(2, 6, 4)
     at_once = torch.autograd.grad(chances(model, model(tokens).states).sum(), weights)
     state, total = model.start(rows=2), torch.zeros((), dtype=torch.double)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dis
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from seqlab.data import builtin
 from seqlab.data.readers import read
 from seqlab.recipe import DataSettings
 
-SMALLEST = {"python-docs": 1_500_000, "python-code": 5_000_000}
+SMALLEST = {"python-docs": 1_500_000, "python-code": 5_000_000, "python-bytecode": 5_000_000}
 
 
 @pytest.mark.parametrize("name", builtin.TEXTS)
@@ -39,6 +40,17 @@ def test_docstrings_come_from_top_to_bottom():
     source = '"""module"""\nclass A:\n "class"\n def f(self):\n  "method"\ndef g():\n "function"\n'
     assert builtin._docstrings(source) == ["module", "class", "method", "function"]
     assert builtin._docstrings("print 1") == []
+
+
+def test_bytecode_is_what_the_disassembler_says():
+    source = "import os\n\ndef f(a):\n    return [g(x) for x in a if x] + os.sep\n\nclass A:\n    b = lambda: 1\n"
+    codes = builtin._compiled(source)
+    names = {code.co_name for code in codes}
+    assert {"<module>", "f", "A", "<lambda>"} <= names
+    for code in codes:
+        said = [one.opname for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
+        assert builtin._instructions(code) == said
+    assert builtin._compiled("print 1") == []
 
 
 def test_the_same_in_every_process():

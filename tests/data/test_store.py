@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqlab.data import store as module
+from seqlab.data.cache import cache_folder
+from seqlab.data.progress import shown_by
 from seqlab.data.records import Record
-from seqlab.data.store import TokenStore, cache_folder
+from seqlab.data.store import TokenStore
 from seqlab.errors import DataError
 
 KEY = "a" * 64
@@ -90,9 +93,13 @@ def test_columns_are_aligned():
 def test_numpy_ids_and_progress(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 1)
     seen = []
+    display = SimpleNamespace(
+        begin=lambda what, total: seen.append((what, total)), advance=seen.append, end=lambda: seen.append("end")
+    )
     as_arrays = {"text": lambda texts: [np.frombuffer(text.encode(), "uint8") for text in texts]}
-    store = opened(records_of("ab", "cd"), columns=as_arrays, vocab_size=256, progress=seen.append)
-    assert seen == [2, 4]
+    with shown_by(display):
+        store = opened(records_of("ab", "cd"), columns=as_arrays, vocab_size=256, about="letters", size=4)
+    assert seen == [("encoding letters", 4), 2, 4, "end"]
     assert store["text"].flat.tobytes() == b"ab\0cd\0"
 
 
@@ -140,6 +147,17 @@ def test_ids_outside_the_vocabulary_and_odd_keys_are_refused():
         opened(records_of("a"), columns={"text": lambda texts: [[300]]})
     with pytest.raises(ValueError, match="sha256"):
         opened([], key="../elsewhere")
+
+
+def test_what_cannot_be_encoded_is_named_by_its_place():
+    def picky(texts):
+        if "bad" in texts:
+            raise DataError("is bad", hint="leave it out")
+        return encode(texts)
+
+    records = [Record({"text": text}, "a.txt", line) for line, text in enumerate(["one", "bad", "two"], 1)]
+    with pytest.raises(DataError, match=r"a.txt, line 2: is bad; leave it out"):
+        opened(records, columns={"text": picky})
 
 
 def test_cache_that_cannot_be_written(tmp_path, monkeypatch):

@@ -1,29 +1,32 @@
-"""Recurrent nets against torch.nn.LSTM and torch.nn.RNN with the same weights: outputs, states and gradients."""
+"""Recurrent nets against torch.nn.LSTM, GRU and RNN with the same weights: outputs, states and gradients."""
 
 import pytest
 import torch
 from torch import nn
 
 from seqlab.nn import recurrent
-from seqlab.nn.cells import LSTM, Elman
+from seqlab.nn.cells import GRU, LSTM, Elman
 from seqlab.nn.recurrent import Recurrent
 
 WIDTH, HIDDEN, ROWS, TIME = 7, 11, 5, 13
 NEAR = {"atol": 1e-5, "rtol": 1e-5}
 
-CELLS = {"lstm": 2, "tanh": 1, "relu": 1}
+CELLS = {"lstm": 2, "gru": 1, "tanh": 1, "relu": 1}
 """Cells that torch has, and the number of parts of their state."""
 
 pytestmark = [pytest.mark.parametrize("depth", [1, 2]), pytest.mark.parametrize("cell", CELLS)]
 
 
 def pair(cell, depth):
-    """Ours, and torch's with the same weights; its second bias is zero."""
+    """Ours, and torch's with the same weights; its second bias is zero where ours has none."""
     torch.manual_seed(3)
     widths = [WIDTH] + [HIDDEN] * (depth - 1)
     if cell == "lstm":
         ours = Recurrent([LSTM(width, HIDDEN, LSTM.Settings(kind="lstm")) for width in widths])
         theirs = nn.LSTM(WIDTH, HIDDEN, depth, batch_first=True)
+    elif cell == "gru":
+        ours = Recurrent([GRU(width, HIDDEN, GRU.Settings(kind="gru")) for width in widths])
+        theirs = nn.GRU(WIDTH, HIDDEN, depth, batch_first=True)
     else:
         settings = Elman.Settings(kind="elman", activation=cell)
         ours = Recurrent([Elman(width, HIDDEN, settings) for width in widths])
@@ -35,7 +38,8 @@ def pair(cell, depth):
             getattr(theirs, f"weight_ih_l{layer}").copy_(own.input.weight)
             getattr(theirs, f"weight_hh_l{layer}").copy_(own.recurrent.weight)
             getattr(theirs, f"bias_ih_l{layer}").copy_(own.input.bias)
-            getattr(theirs, f"bias_hh_l{layer}").zero_()
+            second = getattr(theirs, f"bias_hh_l{layer}")
+            second.zero_() if own.recurrent.bias is None else second.copy_(own.recurrent.bias)
     return ours, theirs
 
 
@@ -73,6 +77,8 @@ def compare(ours, theirs, own, other):
         torch.testing.assert_close(cell.input.weight.grad, getattr(theirs, f"weight_ih_l{layer}").grad, **NEAR)
         torch.testing.assert_close(cell.recurrent.weight.grad, getattr(theirs, f"weight_hh_l{layer}").grad, **NEAR)
         torch.testing.assert_close(cell.input.bias.grad, getattr(theirs, f"bias_ih_l{layer}").grad, **NEAR)
+        if cell.recurrent.bias is not None:
+            torch.testing.assert_close(cell.recurrent.bias.grad, getattr(theirs, f"bias_hh_l{layer}").grad, **NEAR)
 
 
 @pytest.mark.parametrize("path", ["library", "unrolled"])
@@ -86,7 +92,7 @@ def test_outputs_states_and_gradients(cell, depth, path, monkeypatch):
         for layer in ours.layers:
             monkeypatch.setattr(layer, "library", lambda x, state: None)
     found, after = run_ours(ours, *own)
-    assert len(calls) == (0 if path == "library" and cell == "lstm" else depth)
+    assert len(calls) == (0 if path == "library" and cell in ("lstm", "gru") else depth)
     expected, after_expected = run_theirs(theirs, *other)
     torch.testing.assert_close(found, expected, **NEAR)
     for a, b in zip(after, after_expected, strict=True):

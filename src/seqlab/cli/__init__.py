@@ -15,9 +15,10 @@ COMMANDS = {
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "compare": "Train several recipes under one budget: one table, one plot.",
+    "mix": "Make one run that averages the predictions of several.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
-    "data": "Look at data before training on it.",
+    "data": "Look at data before training on it, and at the cache.",
     "demo": "Train an n-gram, an LSTM and a GPT on built-in text and compare them.",
 }
 

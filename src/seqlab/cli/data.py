@@ -1,4 +1,4 @@
-"""`seqlab data`: look at data before training on it."""
+"""`seqlab data`: look at data before training on it, and at what is kept of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True, epilog="Example: seqlab data check train.txt --valid valid.txt")
 @click.pass_context
 def data(context: click.Context) -> None:
-    """Look at data before training on it."""
+    """Look at data before training on it, and at the cache."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -39,9 +39,9 @@ def data(context: click.Context) -> None:
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, as_json: bool) -> None:
     """Find what is wrong with data files, with file, line and byte.
 
-    FILE may be a file, a folder or a pattern; .gz files are unpacked, and the rows of .jsonl, .csv and .tsv
-    files parsed. The exit code is 1 when there are faults, and 0 when there are none or only notes, such as
-    empty lines.
+    FILE may be a file, a folder or a pattern; .gz files are unpacked, and the rows of .jsonl, .csv, .tsv,
+    .parquet and .npy files parsed. The exit code is 1 when there are faults, and 0 when there are none or only
+    notes, such as empty lines.
     """
     from seqlab.data.doctor import examine
 
@@ -89,5 +89,56 @@ def _print_table(findings: list[Finding]) -> None:
         console.print(table)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, several: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+@data.command(epilog="Example: seqlab data cache --clear 30d")
+@click.option("--clear", metavar="AGE", help="Remove what lay unused for so long, such as 12h or 30d; or `all`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def cache(clear: str | None, as_json: bool) -> None:
+    """List what is kept so that it need not be made twice: encoded texts and learnt tokenizers.
+
+    The folder is that of the variable SEQLAB_CACHE. When it grows over SEQLAB_CACHE_LIMIT (20GB), what lay unused
+    for the longest time is removed. Nothing that a process uses is ever removed.
+    """
+    import time
+
+    from seqlab.cli.progress import size
+    from seqlab.cli.streams import echo_json
+    from seqlab.cli.tables import table
+    from seqlab.data.cache import cache_folder, cache_limit, entries
+
+    now, limit, age = time.time(), cache_limit(), None if clear is None else _age(clear)
+    removed = [one for one in entries() if age is not None and now - one.used >= age and one.remove()]
+    left = entries()
+    total, freed = (sum(one.bytes for one in some) for some in (left, removed))
+    if as_json:
+        listed = [{**one.__dict__, "folder": str(one.folder), "about": one.about} for one in left]
+        found = {"folder": str(cache_folder()), "limit": limit, "bytes": total, "removed": len(removed)}
+        echo_json({**found, "freed": freed, "entries": listed})
+        return
+    if clear is not None:
+        click.echo(f"removed {_count(len(removed), 'entry', 'entries')}, {size(freed)}")
+    if left:
+        rows = [[one.kind, size(one.bytes), _ago(now - one.used), one.about] for one in reversed(left)]
+        table(["", "size", "last used", "of"], rows)
+    most = "no limit" if limit is None else f"limit {size(limit)}"
+    click.echo(f"{cache_folder()}: {_count(len(left), 'entry', 'entries')}, {size(total)} ({most})")
+
+
+def _age(text: str) -> float:
+    """Seconds; `all` is 0."""
+    import re
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if text != "all" and not match:
+        raise click.UsageError(f"--clear {text}: write 12h, 30d or all")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in {"d": 86400, "h": 3600, "m": 60}.items():
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return "just now"

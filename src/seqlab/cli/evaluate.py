@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import click
 
+from seqlab.cli.options import device
 
-@click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --json")
+
+@click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
 @click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
+@click.option(
+    "--scramble",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Also measure with the inner letters of this share of the words permuted (Aoccdrnig to a rscheearch).",
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(run: str, data: tuple[str, ...], batch_size: int | None, code: str | None, as_json: bool) -> None:
+def evaluate(
+    run: str,
+    data: tuple[str, ...],
+    scramble: float | None,
+    batch_size: int | None,
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
     """Measure RUN on its held-out data, or on FILE: each token is scored exactly once."""
+    from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
-    loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
-    metrics = loaded.evaluate(list(data) or None, batch_size)
+    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    files = list(data) or None
+    with Bar("evaluate", quiet=as_json):
+        columns = {"value": loaded.evaluate(files, batch_size)}
+        if scramble is not None:
+            columns["scrambled"] = loaded.evaluate(files, batch_size, scramble)
     if as_json:
-        echo_json(metrics)
+        echo_json({**columns.pop("value"), **columns})
         return
     from seqlab.cli.tables import table
 
-    signature = ", ".join(f"{name} {value}" for name, value in metrics.pop("signature").items())
-    rows = [[name.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else v] for name, v in metrics.items()]
-    table(["metric", "value"], rows)
-    click.echo(f"signature: {signature}")
+    signatures = [found.pop("signature") for found in columns.values()]
+    rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in columns["value"]]
+    table(["metric", *columns], rows)
+    click.echo("signature: " + ", ".join(f"{name} {value}" for name, value in signatures[-1].items()))
+
+
+def _shown(value: float | int) -> str | int:
+    return f"{value:.4f}" if isinstance(value, float) else value

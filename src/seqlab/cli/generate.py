@@ -7,6 +7,8 @@ from itertools import chain
 
 import click
 
+from seqlab.cli.options import device
+
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
 @click.argument("run")
@@ -18,6 +20,7 @@ import click
 @click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with B hypotheses instead.")
 @click.option("--samples", default=1, type=click.IntRange(1), help="How many texts.")
 @click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
+@device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(
@@ -30,6 +33,7 @@ def generate(
     beam: int | None,
     samples: int,
     seed: int,
+    device: str,
     code: str | None,
     as_json: bool,
 ) -> None:
@@ -41,7 +45,7 @@ def generate(
     for name, value in {"--temperature": temperature, "--top-p": top_p}.items():
         if value is not None and not math.isfinite(value):
             raise click.UsageError(f"{name} {value} is not a finite number")
-    loaded = load(run, code=code, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
     if beam is not None:
         from seqlab.decoding.beam import Beam
 

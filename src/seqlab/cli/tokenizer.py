@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from seqlab.tokenizers import Tokenizer
     from seqlab.tokenizers.measure import Measure
 
+Texts = Callable[[bool], Iterable[str]]
+MOST_WORDS = 8
 SAMPLE = "The unhappiest tokenizers can't re-read 1,234 naïve words, e.g. “antidisestablishmentarianism”!"
 
 
@@ -36,17 +40,20 @@ def tokenizer(context: click.Context) -> None:
 def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
-    KIND is character, byte, word, bpe or classic-bpe. A FILE may also be a folder, a pattern in quotes,
-    a .gz file or the name of a built-in data set.
+    KIND is character, byte, word, bpe, classic-bpe, ... (the error for a wrong one names all). A FILE may also be a
+    folder, a pattern in quotes, a .gz file or the name of a built-in data set.
     """
     from seqlab import registry
-    from seqlab.data.readers import read_texts
+    from seqlab.cli.progress import Bar
     from seqlab.errors import RunError
+    from seqlab.recipe import DataSettings
+    from seqlab.tokenizers.fitted import fitted
 
     if (out / "tokenizer.json").exists():
         raise RunError("there is a tokenizer here already", where=str(out), hint="choose another folder for --out")
     cls = registry.find("tokenizer", kind)
-    learned = cls.fit(read_texts(list(files)), _settings(cls, kind, vocab_size))
+    with Bar("tokenizer"):
+        learned = fitted(_settings(cls, kind, vocab_size), DataSettings(train=list(files), valid=[]))
     learned.save(out)
     click.echo(f"{out}: {kind}, {learned.vocab_size} tokens")
 
@@ -96,28 +103,100 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     click.echo(loaded.decode(given))
 
 
-@tokenizer.command(epilog="Example: seqlab tokenizer show tokenizers/book runs/my-run --data book.txt")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
+@tokenizer.command(
+    epilog="Example: seqlab tokenizer show bpe:2000 character runs/my-run --data book.txt --word unhappiest"
+)
+@click.argument("tokenizers", nargs=-1, required=True, metavar="TOKENIZER...")
 @click.option("--text", help="Measure on this text.")
 @click.option("--data", metavar="FILE", help="Measure on this file, folder, pattern or built-in data set.")
+@click.option("--learn", metavar="FILE", help="What kinds are learnt from, if not the text that they are measured on.")
+@click.option("--recipe", metavar="RECIPE", help="Learn from a recipe's training data, measure on its held-out data.")
+@click.option("--word", "words", multiple=True, help="Show what this word is cut into; can be given several times.")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-def show(folders: tuple[Path, ...], text: str | None, data: str | None, as_json: bool) -> None:
-    """Compare tokenizers on a text: size, length of what they make of it, unknowns, and where they cut."""
-    from seqlab.data.readers import read_texts
-    from seqlab.tokenizers import load_tokenizer
-    from seqlab.tokenizers.measure import measure
+def show(
+    tokenizers: tuple[str, ...],
+    text: str | None,
+    data: str | None,
+    learn: str | None,
+    recipe: str | None,
+    words: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compare tokenizers on a text: size, length of what they make of it, unknowns, and where they cut.
 
-    if text is not None and data is not None:
-        raise click.UsageError("give --text or --data, not both")
-    measures = {
-        str(folder): measure(load_tokenizer(folder), read_texts([data]) if data else [SAMPLE if text is None else text])
-        for folder in folders
-    }
+    A TOKENIZER is a folder with one, a run, or a kind that is learnt on the spot, such as word or bpe:2000 (with
+    the size of its vocabulary). Without --word, words are chosen on which tokenizers differ: a frequent, a rare, an
+    unseen and a scrambled one.
+    """
+    from seqlab.tokenizers.measure import measure, pieces, telling_words
+
+    if sum(given is not None for given in (text, data, recipe)) > 1:
+        raise click.UsageError("give one of --text, --data and --recipe")
+    if learn is not None and recipe is not None:
+        raise click.UsageError("give --learn or --recipe, not both")
+    measured, learnt = _sources(text, data, learn, recipe)
+    loaded = {name: _found(name, learnt) for name in tokenizers}
+    if learnt is measured and any(_is_kind(name) for name in tokenizers):
+        click.echo("what is learnt here is measured on the same text, which flatters it: see --learn", err=True)
+    if words:
+        labels = dict.fromkeys(words, "")
+    elif data is None and recipe is None:
+        labels = dict.fromkeys((SAMPLE if text is None else text).split()[:MOST_WORDS], "")
+    else:
+        labels = {word: label for label, word in telling_words(measured(False)).items()}
+    rows = [
+        {
+            "tokenizer": name,
+            **_row(measure(one, measured(one.unit == "symbol"))),
+            "words": {word: pieces(one, word) for word in labels},
+        }
+        for name, one in loaded.items()
+    ]
     if as_json:
-        rows = [{"folder": folder, **_row(found), "pieces": found.pieces} for folder, found in measures.items()]
         click.echo(json.dumps(rows, ensure_ascii=False))
     else:
-        _print_table(measures)
+        _print_tables(rows, labels)
+
+
+def _sources(text: str | None, data: str | None, learn: str | None, recipe: str | None) -> tuple[Texts, Texts]:
+    """What to measure on, and what to learn from: each gives its texts, or symbols, as often as it is called."""
+    from seqlab.data.readers import read, read_texts
+    from seqlab.recipe import Recipe
+
+    if recipe is not None:
+        settings = Recipe.load(recipe).data
+        return (
+            lambda symbols: (record.fields["text"] for record in read(settings, "valid", symbols=symbols)),
+            lambda symbols: (record.fields["text"] for record in read(settings, "train", symbols=symbols)),
+        )
+    given = [SAMPLE if text is None else text]
+    measured: Texts = (lambda symbols: read_texts([data], symbols)) if data is not None else lambda symbols: given
+    return measured, measured if learn is None else lambda symbols: read_texts([learn], symbols)
+
+
+def _is_kind(name: str) -> bool:
+    from seqlab import registry
+
+    return name.partition(":")[0] in registry.names("tokenizer")
+
+
+def _found(name: str, learnt: Texts) -> Tokenizer:
+    """The tokenizer of a folder, or of a kind that is learnt now; `./word` is a folder even if `word` is a kind."""
+    from seqlab import registry
+    from seqlab.errors import RecipeError, RunError, nearest
+    from seqlab.tokenizers import load_tokenizer
+
+    kind, _, size = name.partition(":")
+    if _is_kind(name):
+        if size and not size.isdecimal():
+            raise RecipeError(f"'{name}': the size of a vocabulary is a whole number", hint=f"such as {kind}:2000")
+        cls = registry.find("tokenizer", kind)
+        learned: Tokenizer = cls.fit(learnt(cls.unit == "symbol"), _settings(cls, kind, int(size) if size else None))
+        return learned
+    if not Path(name).exists():
+        hint = f"{nearest(kind, registry.names('tokenizer'))}, or give a folder that has a tokenizer"
+        raise RunError(f"neither a folder nor a kind of tokenizer: '{name}'", hint=hint)
+    return load_tokenizer(Path(name))
 
 
 def _row(found: Measure) -> dict[str, Any]:
@@ -126,22 +205,27 @@ def _row(found: Measure) -> dict[str, Any]:
         "vocab_size": found.vocab_size,
         "tokens": found.tokens,
         "tokens_per_word": round(found.tokens_per_word, 2),
+        "characters_per_token": round(found.characters_per_token, 2),
         "bytes_per_token": round(found.bytes_per_token, 2),
         "unknown": found.unknown,
+        "unknown_share": round(found.unknown_share, 4),
     }
 
 
-def _print_table(measures: dict[str, Measure]) -> None:
-    rows = [["tokenizer", "kind", "vocabulary", "tokens", "tokens/word", "bytes/token", "unknown"]]
-    rows += [[folder, *map(str, _row(found).values())] for folder, found in measures.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
-        cells += [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-        click.echo("  ".join(cells))
-    click.echo()
-    for folder, found in measures.items():
-        click.echo(f"{folder.ljust(widths[0])}  {'|'.join(found.pieces)}")
+def _print_tables(rows: list[dict[str, Any]], labels: dict[str, str]) -> None:
+    from seqlab.cli.tables import table
+
+    titles = ["tokenizer", "kind", "vocabulary", "tokens", "tokens/word", "characters/token", "bytes/token", "unknown"]
+    cells = [[f"{cell:.2f}" if isinstance(cell, float) else cell for cell in list(row.values())[:7]] for row in rows]
+    unknown = [f"{row['unknown']:,} ({row['unknown_share']:.1%})" if row["unknown"] else "–" for row in rows]
+    table(titles, [[*own, count] for own, count in zip(cells, unknown, strict=True)])
+    cuts = []
+    for word, label in labels.items():
+        for number, row in enumerate(rows):
+            title = "" if number else f"{word} ({label})" if label else word
+            cut = row["words"][word]
+            cuts.append([title, row["tokenizer"], len(cut), "|".join(cut)])
+    table(["word", "tokenizer", "tokens", "cut into"], cuts)
 
 
 def _settings(cls: Any, kind: str, vocab_size: int | None) -> Any:

@@ -52,7 +52,9 @@ def train(
         echo_json({"run": str(run.folder), "best_step": run.step, "last": last})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
-    click.echo(f"try: seqlab generate {run.folder} --prompt 'The'    or: seqlab evaluate {run.folder}")
+    tokenizer = run.tokenizer
+    prompt = "The" if tokenizer.unit != "symbol" else tokenizer.decode([min(2, tokenizer.vocab_size - 1)])
+    click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}    or: seqlab evaluate {run.folder}")
 
 
 def _with_code(code: str | None, then: Any) -> Any:
@@ -65,10 +67,12 @@ def _with_code(code: str | None, then: Any) -> Any:
 
 def _check(recipe: Any, as_json: bool) -> None:
     from seqlab.checkup import check
+    from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
 
-    findings = check(recipe)
+    with Bar("check", quiet=as_json):
+        findings = check(recipe)
     if as_json:
         echo_json([finding.__dict__ for finding in findings])
     else:

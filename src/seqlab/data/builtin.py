@@ -1,4 +1,4 @@
-"""Texts that are wherever Python is: its own documentation and the sources of its standard library.
+"""Sequences that are wherever Python is: its documentation, and the sources and bytecode of its standard library.
 
 Each has a fixed split by document: those whose names hash below a share are for validation, about 3 % of
 the characters. A document with more than half a per cent of all characters is always for training, so that no
@@ -8,9 +8,11 @@ single one dominates the validation part.
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import sys
 import sysconfig
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,9 +62,20 @@ def python_code() -> Iterator[Document]:
             yield Document(_name(path), text)
 
 
+def python_bytecode() -> Iterator[Document]:
+    """What the standard library is compiled to: the names of the instructions of each function, one function a line.
+
+    A sequence of symbols that are no text. Nothing is executed.
+    """
+    for path in _sources():
+        if lines := [" ".join(_instructions(code)) for code in _compiled(_read(path))]:
+            yield Document(_name(path), "\n".join(lines) + "\n")
+
+
 TEXTS: dict[str, Callable[[], Iterator[Document]]] = {
     "python-docs": python_docs,
     "python-code": python_code,
+    "python-bytecode": python_bytecode,
 }
 
 
@@ -72,7 +85,7 @@ def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]
     return (document for document in _all(name) if _held_out(document, longest) == (split == "valid"))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def content_hash(name: str) -> str:
     """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
     digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())
@@ -83,7 +96,7 @@ def content_hash(name: str) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=2)  # parsing the library takes seconds; its text is about 10 MB
+@lru_cache(maxsize=3)  # parsing the library takes seconds; its text is about 10 MB
 def _all(name: str) -> tuple[Document, ...]:
     found = tuple(TEXTS[name]())
     if not found:
@@ -147,3 +160,25 @@ def _docstrings(source: str) -> list[str]:
     ]
     owners.sort(key=lambda node: getattr(node, "lineno", 0))
     return [text for node in owners if (text := ast.get_docstring(node))]
+
+
+PADDING = {dis.opmap.get("CACHE", 0), dis.opmap["EXTENDED_ARG"]}
+"""Not instructions of their own: room for the interpreter's notes, and the upper bits of an argument."""
+
+
+def _compiled(source: str) -> list[types.CodeType]:
+    """The module and all functions and classes in it, those that are inside of another one after it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = [compile(source, "<library>", "exec", dont_inherit=True)]
+        except (SyntaxError, ValueError):  # templates, and samples of other versions
+            return []
+    for code in found:  # which grows on the way
+        found += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return found
+
+
+def _instructions(code: types.CodeType) -> list[str]:
+    """An instruction is two bytes: what to do, and its argument."""
+    return [dis.opname[operation] for operation in code.co_code[::2] if operation not in PADDING]

@@ -29,12 +29,15 @@ KINDS: dict[str, Literal["fault", "note"]] = {
     "mixed line ends": "fault",
     "long line": "fault",
     "broken row": "fault",
+    "negative number": "fault",
     "overlap": "fault",
     "short overlap": "note",
     "duplicate line": "note",
     "empty line": "note",
     "replacement character": "note",
     "BOM": "note",
+    "null value": "note",
+    "unreadable column": "note",
 }
 
 SIGNS = {
@@ -121,7 +124,7 @@ class FileCheck:
             self.line_ends(block)
             self.lines(block)
         self.mixed_line_ends()
-        if format != "txt":
+        if format in ("jsonl", "csv", "tsv"):
             self.rows(format)
         if format in ("csv", "tsv") and self.hashes:
             self.hashes[0] = 0

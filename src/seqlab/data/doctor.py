@@ -3,7 +3,7 @@
 Faults: bytes that are no UTF-8, NUL bytes, control characters, mixed ends of lines, lines longer than a
 limit, rows that do not parse, lines of the validation data that are in the training data too. Notes, which
 may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters, short lines in
-both training and validation.
+both training and validation. Of .parquet and .npy files, the rows are looked at as the lines of others are.
 
 Files are streamed. What stays in memory is a hash of 8 bytes for each line (and, while they are compared, a
 sorted copy), and the first findings of each kind.
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from seqlab.data.checks import FileCheck, Finding, Findings, Hashes, located
 from seqlab.data.files import find_files
+from seqlab.data.table_checks import TableCheck, is_table, located_rows
 
 __all__ = ["Finding", "examine"]
 
@@ -42,7 +43,11 @@ def examine(files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_
 
 def _hashes(names: Sequence[str], max_line: int, findings: Findings) -> dict[Path, Hashes]:
     paths = dict.fromkeys(path for name in names for path in find_files(name))
-    return {path: FileCheck(path, max_line, findings).run() for path in paths}
+    return {path: (TableCheck if is_table(path) else FileCheck)(path, max_line, findings).run() for path in paths}
+
+
+def _located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
+    return located_rows(path, numbers) if is_table(path) else located(path, numbers)
 
 
 def _sorted(hashes: dict[Path, Hashes]) -> Hashes:
@@ -78,7 +83,7 @@ def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings)
                 found[index + 1] = int(first[which])
             else:
                 first[which] = base + index
-        for (number, before), (byte, text) in zip(found.items(), located(path, list(found)), strict=True):
+        for (number, before), (byte, text) in zip(found.items(), _located(path, list(found)), strict=True):
             what = f"as {_place(hashes, before)}: {_shown(text)}"
             findings.add("duplicate line", str(path), number, byte, what)
         room -= len(found)
@@ -89,7 +94,7 @@ def _place(hashes: dict[Path, Hashes], running: int) -> str:
     """The file and line of a running number over all files."""
     for path, of_file in hashes.items():
         if running < len(of_file):
-            return f"{path}, line {running + 1}"
+            return f"{path}, {'row' if is_table(path) else 'line'} {running + 1}"
         running -= len(of_file)
     raise IndexError(running)
 
@@ -101,7 +106,7 @@ def _overlap(held: dict[Path, Hashes], known: Hashes, much: bool, findings: Find
         long = inside & ((of_file & 1 == 1) | much)
         for kind, chosen in (("overlap", long), ("short overlap", inside & ~long)):
             numbers = [int(index) + 1 for index in np.flatnonzero(chosen)[: findings.room(kind)]]
-            for number, (byte, text) in zip(numbers, located(path, numbers), strict=True):
+            for number, (byte, text) in zip(numbers, _located(path, numbers), strict=True):
                 findings.add(kind, str(path), number, byte, f"also in the training data: {_shown(text)}")
             findings.rest[kind] += int(chosen.sum()) - len(numbers)
 

@@ -19,7 +19,14 @@ BLOCK = 1 << 20
 LONGEST_LINE = 1 << 24
 """Where a line, a row or a quoted field stands for one example, it may have this many characters."""
 BOM = b"\xef\xbb\xbf"
-FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".npy": "npy",
+    **dict.fromkeys((".fasta", ".fa", ".fna", ".faa"), "fasta"),
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ def _similar(path: Path, also: Iterable[str]) -> str:
 
 
 def format_of(path: Path) -> str:
-    """txt, jsonl, csv or tsv by the extension (before a .gz); any other extension is plain text."""
+    """By the extension (before a .gz); any other extension is plain text, txt."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -130,8 +137,8 @@ def _skip(file: BinaryIO, start: int) -> int:
 
 
 def last_break(data: bytes) -> int:
-    """Where to cut: after the last end of a line, else the last space, else before the last character."""
-    for sign in (b"\n", b" "):
+    """Where to cut: after the last end of a line, else space, else comma, else before the last character."""
+    for sign in (b"\n", b" ", b","):
         if cut := data.rfind(sign) + 1:
             return cut
     cut = len(data) - 1

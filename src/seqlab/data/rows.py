@@ -21,6 +21,12 @@ class Row:
     cells: Mapping[str, object] = field(default_factory=dict)
     fault: str | None = None
     column: int = 1
+    group: int | None = None
+    """The row group of a .parquet file, of which `line` counts rows."""
+
+    @property
+    def place(self) -> str:
+        return f"line {self.line}" if self.group is None else f"row group {self.group}, row {self.line}"
 
 
 def parse_rows(format: str, lines: Lines) -> Iterator[Row]:

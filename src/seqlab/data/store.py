@@ -8,16 +8,13 @@ folder
       text.offsets    int64: document i is ids[offsets[i] : offsets[i + 1]]
       meta.json       totals; written last
 
-with two files for each column. It is built beside its place under a lock and then renamed: whoever looks sees
-a whole store or none, and of several processes that ask at once, one builds.
+with two files for each column; `data/cache.py` says how it comes there, and when it goes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -27,6 +24,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.data.cache import Lock, kept
+from seqlab.data.progress import bytes_of, work
 from seqlab.data.records import Record
 from seqlab.errors import DataError
 
@@ -52,9 +51,9 @@ class Totals:
 class Column:
     """One column of a store: `flat` has all ids, `column[i]` those of document i."""
 
-    def __init__(self, folder: Path, role: str, dtype: str, totals: Totals) -> None:
-        self.flat = _mapped(folder / f"{role}.ids", dtype, totals.tokens)
-        self.offsets = _mapped(folder / f"{role}.offsets", "int64", totals.documents + 1)
+    def __init__(self, folder: Path, lock: Lock, role: str, dtype: str, totals: Totals) -> None:
+        self.flat = _mapped(folder / f"{role}.ids", lock, dtype, totals.tokens)
+        self.offsets = _mapped(folder / f"{role}.offsets", lock, "int64", totals.documents + 1)
         self.tokens, self.documents = totals.tokens, totals.documents
         self.characters, self.bytes = totals.characters, totals.bytes
 
@@ -92,57 +91,33 @@ class TokenStore:
         *,
         vocab_size: int,
         end: int | None = 0,
-        progress: Callable[[int], None] | None = None,
+        about: str = "",
+        size: int | None = None,
     ) -> Self:
         """The store of a key (a sha256 of all that decides what is in it), built from the records if need be.
 
         `end` is appended to each document: after a record that `ends`, not between the pieces of one.
-        `progress` is called with the bytes of text encoded so far.
+        `about` tells people what is encoded, and `size` how many bytes of text it is, where that is known.
         """
-        if not re.fullmatch(r"[\w-]+", key):
-            raise ValueError(f"a key is a sha256 in hexadecimal digits, not {key!r}")
-        from filelock import FileLock
+        plan = _Plan(dict(columns), vocab_size, end, about)
 
-        folder = cache_folder() / "tokens" / key
-        plan = _Plan(dict(columns), vocab_size, end)
-        if (store := cls._load(folder, plan)) is not None:
-            return store
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{folder}.lock"):
-                if (store := cls._load(folder, plan)) is None:  # unless another process has built it meanwhile
-                    _build(folder, records(), plan, progress or (lambda _: None))
-                    store = cls._load(folder, plan)
-        except OSError as error:  # the readers give DataErrors of their own: this one is about writing
-            hint = "free some space there, or set the variable SEQLAB_CACHE to another folder"
-            raise DataError(
-                f"cannot write the token store ({error.strerror or error})",
-                where=str(cache_folder()),
-                hint=hint,
-            ) from None
-        assert store is not None
-        return store
+        def build(room: Path) -> None:
+            with work(f"encoding {about}", size) as progress:
+                _build(room, records(), plan, progress)
+
+        return kept("tokens", key, lambda folder, lock: cls._load(folder, lock, plan), build)
 
     @classmethod
-    def _load(cls, folder: Path, plan: _Plan) -> Self | None:
+    def _load(cls, folder: Path, lock: Lock, plan: _Plan) -> Self | None:
         """The store in a folder, or None where there is none, a damaged one, or one made otherwise."""
         try:
             meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
             if meta["made"] != plan.made():
                 return None
             totals = {role: Totals(**meta["columns"][role]) for role in plan.encoders}
-            return cls({role: Column(folder, role, plan.dtype, totals[role]) for role in plan.encoders})
+            return cls({role: Column(folder, lock, role, plan.dtype, totals[role]) for role in plan.encoders})
         except (OSError, ValueError, KeyError, TypeError):
             return None
-
-
-def cache_folder() -> Path:
-    """Where stores are kept: SEQLAB_CACHE, or the place the system has for such things."""
-    if given := os.environ.get("SEQLAB_CACHE"):
-        return Path(given).expanduser()
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("seqlab"))
 
 
 # ---------------------------------------------------------------------- building
@@ -153,6 +128,7 @@ class _Plan:
     encoders: dict[str, Encoder]
     vocab_size: int
     end: int | None
+    about: str
 
     @property
     def dtype(self) -> str:
@@ -163,20 +139,12 @@ class _Plan:
         return {"layout": LAYOUT, "dtype": self.dtype, "end": self.end, "roles": sorted(self.encoders)}
 
 
-def _build(folder: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> None:
-    room = folder.with_name(f"{folder.name}.building")
-    shutil.rmtree(room, ignore_errors=True)  # left by a build that was killed
-    room.mkdir()
-    try:
-        totals = _encode(room, records, plan, progress)
-        meta = {"made": plan.made(), "columns": {role: asdict(total) for role, total in totals.items()}}
-        with (room / "meta.json").open("wb") as file:
-            file.write(json.dumps(meta, indent=1).encode())
-            _settle(file)
-        shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if anything
-        room.rename(folder)
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
+def _build(room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> None:
+    totals = _encode(room, records, plan, progress)
+    columns = {role: asdict(total) for role, total in totals.items()}
+    with (room / "meta.json").open("wb") as file:
+        file.write(json.dumps({"about": plan.about, "made": plan.made(), "columns": columns}, indent=1).encode())
+        _settle(file)
 
 
 def _encode(room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> dict[str, Totals]:
@@ -193,9 +161,20 @@ def _encode(room: Path, records: Iterable[Record], plan: _Plan, progress: Callab
             ends = np.array([record.ends for record in batch])
             for role, encode in plan.encoders.items():
                 texts = [record.fields[role] for record in batch]
-                writers[role].write(texts, encode(texts), ends)
+                writers[role].write(texts, _encoded(encode, texts, batch), ends)
             progress(sum(writer.bytes for writer in writers.values()))
         return {role: writer.finish() for role, writer in writers.items()}
+
+
+def _encoded(encode: Encoder, texts: list[str], batch: list[Record]) -> Sequence[Sequence[int] | Ids]:
+    """The ids of texts; where there are none for one of them, the error names its place."""
+    try:
+        return encode(texts)
+    except DataError:
+        for text, record in zip(texts, batch, strict=True):
+            with record.blamed():
+                encode([text])
+        raise
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -233,7 +212,7 @@ class _Writer:
         self.tokens += len(flat)
         self.documents += int(ends.sum())
         self.characters += sum(map(len, texts))
-        self.bytes += sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+        self.bytes += sum(map(bytes_of, texts))
         self.open = not ends[-1]
 
     def finish(self) -> Totals:
@@ -251,7 +230,11 @@ def _settle(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _mapped(path: Path, dtype: str, count: int) -> Ids:
+def _mapped(path: Path, lock: Lock, dtype: str, count: int) -> Ids:
     if path.stat().st_size != count * np.dtype(dtype).itemsize:
         raise ValueError(f"{path} has not the size it should have")
-    return np.memmap(path, dtype, mode="r") if count else np.empty(0, dtype)  # an empty file cannot be mapped
+    if not count:
+        return np.empty(0, dtype)  # an empty file cannot be mapped
+    mapped = np.memmap(path, dtype, mode="r")
+    mapped.lock = lock  # type: ignore[attr-defined]  # as long as any view of the array lives, it is in use
+    return mapped

@@ -69,7 +69,7 @@ def _word(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple
     if text[-1] == tokenizer.end_id:
         return _added(tokenizer, already, prompt, text[:-1]).strip(), True
     added = _added(tokenizer, already, prompt, text)
-    if tokenizer.kind == "word":
+    if tokenizer.unit != "part":
         return added.strip(), True
     bare = added.lstrip()
     for place, character in enumerate(bare):

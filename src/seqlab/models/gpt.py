@@ -16,6 +16,7 @@ from seqlab.models.language_model import LanguageModel, Output, State, no_source
 from seqlab.nn.attention import Cache, SelfAttention, room_for
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
 
 
@@ -34,6 +35,7 @@ class GPT(LanguageModel):
         dropout: float = Field(default=0.0, ge=0, lt=1)
         attention_dropout: float = Field(default=0.0, ge=0, lt=1)
         """Apart, because it costs the fused kernel on the CPU."""
+        output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 
         @model_validator(mode="after")
         def _heads_divide_width(self) -> GPT.Settings:
@@ -58,6 +60,7 @@ class GPT(LanguageModel):
             for _ in range(settings.depth)
         )
         self.norm = nn.LayerNorm(width)
+        self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         self._initialise(settings.depth)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
@@ -86,7 +89,10 @@ class GPT(LanguageModel):
         return Output(self.norm(x), after)
 
     def logits(self, states: Tensor) -> Tensor:
-        return self.embedding.logits(states)
+        return self.output.logits(states, self.embedding)
+
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        return self.output.losses(states, targets, self.embedding)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) + self.position(positions))  # type: ignore[no-any-return]

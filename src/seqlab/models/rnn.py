@@ -8,27 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor, nn
 
 from seqlab import registry
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
 from seqlab.nn.cells import Cell
+from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.recurrent import Recurrent
 from seqlab.recipe import Kind, PartSettings
 
 
 class RecurrentLanguageModel(LanguageModel):
-    """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(E h_t + b)"""
+    """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(W h_t + b)"""
 
     class Settings(PartSettings):
         cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
         width: int = Field(default=256, gt=0)
         depth: int = Field(default=1, gt=0)
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        tied: bool = True
-        """One matrix for the embeddings and the output layer."""
+        """Of embeddings, between layers, and of the last layer's states."""
+        dropout_mask: Mask = "position"
+        """A new mask for each position, or one for a whole window (variational)."""
+        embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
+        """The share of the words that are left out of a batch altogether."""
+        output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
@@ -36,19 +43,19 @@ class RecurrentLanguageModel(LanguageModel):
         width = settings.width
         cell: type[Cell] = registry.find("cell", settings.cell.kind)
         self.embedding = TokenEmbedding(vocab_size, width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
+        self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.recurrent = Recurrent(
             [cell(width, width, settings.cell) for _ in range(settings.depth)],  # type: ignore[call-arg]
-            settings.dropout,
+            self.dropout,
         )
-        self.bias = nn.Parameter(self.embedding.weight.new_zeros(vocab_size))
-        self.output = None if settings.tied else nn.Linear(width, vocab_size, bias=False)
+        self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
-        zeros = self.recurrent.start(rows, self.bias)
-        return State(self._named(zeros), self.bias.new_zeros(rows).long())
+        zeros = self.recurrent.start(rows, self.embedding.weight)
+        return State(self._named(zeros), torch.zeros(rows, dtype=torch.long, device=self.embedding.weight.device))
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
         before = (state or self.start(rows=len(tokens))).consume()
@@ -56,13 +63,15 @@ class RecurrentLanguageModel(LanguageModel):
             tuple(before.rows[f"{part}.{layer}"] for part in cell.parts)
             for layer, cell in enumerate(self.recurrent.layers)
         ]
-        x = self.dropout(self.embedding(tokens))
+        x = self.dropout(self.drop_words(self.embedding(tokens), tokens))
         x, after = self.recurrent(x, layers, mask)
         return Output(self.dropout(x), State(self._named(after), before.lengths + real_lengths(tokens, mask)))
 
     def logits(self, states: Tensor) -> Tensor:
-        output = self.embedding.logits(states) if self.output is None else self.output(states)
-        return output + self.bias
+        return self.output.logits(states, self.embedding)
+
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        return self.output.losses(states, targets, self.embedding)
 
     def _named(self, layers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
         return {

@@ -106,3 +106,44 @@ class LSTM(Cell):
         weights = [self.input.weight, self.recurrent.weight, self.input.bias, no_bias]
         outputs, h, c = torch.lstm(x, (h, c), weights, True, 1, 0.0, self.training, False, False)
         return outputs, (h[0], c[0])
+
+
+class GRU(Cell):
+    """r, z = σ(W x + U h + b), n = tanh(W x + b + r ∘ (U h + c)), h' = z ∘ h + (1 − z) ∘ n
+
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate after the product, as in torch.nn.GRU and
+    cuDNN: z keeps the old state.
+    """
+
+    class Settings(PartSettings):
+        pass
+
+    parts = ("h",)
+
+    def __init__(self, width: int, hidden: int, settings: Settings) -> None:
+        super().__init__(width, hidden)
+        self.input = nn.Linear(width, 3 * hidden)  # rows in the order r z n, as in torch.nn.GRU
+        self.recurrent = nn.Linear(hidden, 3 * hidden)
+        for gate in self.recurrent.weight.data.chunk(3):
+            nn.init.orthogonal_(gate)
+        nn.init.zeros_(self.input.bias)
+        nn.init.zeros_(self.recurrent.bias)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        return self.input(x)  # type: ignore[no-any-return]
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        recurrent, gates = self.recurrent(h), 2 * self.hidden
+        r, z = (inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
+        n = torch.tanh(inputs[..., gates:] + torch.sigmoid(r) * recurrent[..., gates:])
+        return (n + torch.sigmoid(z) * (h - n),)
+
+    def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        if type(self).step is not GRU.step or type(self).inputs is not GRU.inputs:
+            return None  # a cell derived from this one
+        if not isinstance(self.input, nn.Linear) or not isinstance(self.recurrent, nn.Linear):
+            return None  # packed for decoding
+        weights = [self.input.weight, self.recurrent.weight, self.input.bias, self.recurrent.bias]
+        outputs, h = torch.gru(x, state[0][None].contiguous(), weights, True, 1, 0.0, self.training, False, False)
+        return outputs, (h[0],)

@@ -16,10 +16,10 @@ from seqlab.nn.cells import Cell, CellState
 class Recurrent(nn.Module):
     """Layers of cells, each over all time before the next, with dropout between them."""
 
-    def __init__(self, cells: Sequence[Cell], dropout: float = 0.0) -> None:
+    def __init__(self, cells: Sequence[Cell], dropout: nn.Module | None = None) -> None:
         super().__init__()
         self.layers: Sequence[Cell] = nn.ModuleList(cells)  # type: ignore[assignment]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout or nn.Identity()
 
     def start(self, rows: int, like: Tensor) -> list[CellState]:
         """All parts of all layers at zero, of the device and the precision of a tensor."""
@@ -29,16 +29,15 @@ class Recurrent(nn.Module):
         self, x: Tensor, state: Sequence[CellState], mask: Tensor | None = None
     ) -> tuple[Tensor, list[CellState]]:
         """x (B, T, D) → outputs (B, T, H) and the states after the last real position of each row."""
-        x = x.transpose(0, 1)
         keep = None if mask is None else mask.t()[..., None].unbind(0)
         after = []
         for number, (cell, before) in enumerate(zip(self.layers, state, strict=True)):
-            if number:
-                x = self.dropout(x)
-            whole = cell.library(x, before) if keep is None and len(x) > 1 else None
-            x, last = whole if whole is not None else _unroll(cell, x, before, keep)
+            steps = (self.dropout(x) if number else x).transpose(0, 1)  # time first
+            whole = cell.library(steps, before) if keep is None and len(steps) > 1 else None
+            outputs, last = whole if whole is not None else _unroll(cell, steps, before, keep)
+            x = outputs.transpose(0, 1)
             after.append(last)
-        return x.transpose(0, 1), after
+        return x, after
 
 
 def _unroll(cell: Cell, x: Tensor, state: CellState, keep: Sequence[Tensor] | None) -> tuple[Tensor, CellState]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from pydantic import Field
+from torch import Tensor, nn
 
 from seqlab.data.batches import Batch
-from seqlab.models.language_model import LanguageModel, State
+from seqlab.models.language_model import LanguageModel, Output, State
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
 
@@ -17,6 +18,8 @@ class NextToken(Objective):
     class Settings(PartSettings):
         accuracy: bool = False
         """Count the right guesses of evaluations too, as the part `right`; it takes all logits."""
+        norm_stabilizer: float = Field(default=0.0, ge=0)
+        """β: in training, β Σ (‖h_t‖ − ‖h_{t−1}‖)² is added (Krueger & Memisevic 2016, https://arxiv.org/abs/1511.08400)."""
 
     body: LanguageModel
 
@@ -25,19 +28,32 @@ class NextToken(Objective):
         self.settings, self.body = settings, body
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        output = self.read(batch, state)
+        states, targets = scored(output.states, batch)
+        total, parts = self.body.losses(states, targets).sum(), {}
+        if self.training and self.settings.norm_stabilizer:
+            total = total + self.settings.norm_stabilizer * norm_changes(output.states, batch.get("mask"))
+        if self.settings.accuracy and not self.training:
+            parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
+        return Loss(total, torch.tensor(len(targets), device=targets.device), parts, output.state)
+
+    def read(self, batch: Batch, state: State | None) -> Output:
         source = batch.part("source")
         if source is not None:
             state = self.body.start(source, len(batch["tokens"]))
-        mask = batch.get("mask")
-        output = self.body(batch["tokens"], state, mask)
-        scored = batch.get("scored", mask)
-        states, targets = output.states, batch["targets"]
-        if scored is None:
-            states, targets = states.flatten(0, 1), targets.flatten()
-        else:
-            states, targets = states[scored], targets[scored]
-        losses = self.body.losses(states, targets)
-        parts = {}
-        if self.settings.accuracy and not self.training:
-            parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
-        return Loss(losses.sum(), torch.tensor(len(targets), device=targets.device), parts, output.state)
+        output: Output = self.body(batch["tokens"], state, batch.get("mask"))
+        return output
+
+
+def scored(states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The states (N, D) and the targets (N,) of the positions that count."""
+    counts = batch.get("scored", batch.get("mask"))
+    if counts is None:
+        return states.flatten(0, 1), batch["targets"].flatten()
+    return states[counts], batch["targets"][counts]
+
+
+def norm_changes(states: Tensor, mask: Tensor | None) -> Tensor:
+    """Σ_t (‖h_t‖ − ‖h_{t−1}‖)² over the real positions of (B, T, D)."""
+    changes: Tensor = states.norm(dim=-1).diff(dim=1).square()
+    return changes.sum() if mask is None else changes[mask[:, 1:]].sum()

@@ -1,4 +1,4 @@
-"""Language modelling: any text, read as windows or as streams that carry state."""
+"""Language modelling: any text or sequence of symbols, read as windows or as streams that carry state."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Split
-from seqlab.data.readers import fingerprint, read
+from seqlab.data.readers import described, fingerprint, read, size
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
 from seqlab.recipe import DataSettings, PartSettings, Recipe
-from seqlab.registry import find
 from seqlab.tasks.task import Task, Totals
 from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.fitted import fitted
 
 TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
 
@@ -49,9 +49,7 @@ class LanguageModelling(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe) -> LanguageModelling:
-        texts = (record.fields["text"] for record in read(recipe.data, "train"))
-        tokenizer = find("tokenizer", recipe.tokenizer.kind).fit(texts, recipe.tokenizer)
-        return cls.restore(recipe, tokenizer, {})
+        return cls.restore(recipe, fitted(recipe.tokenizer, recipe.data), {})
 
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:
@@ -84,11 +82,13 @@ class LanguageModelling(Task):
         """The tokens of a split, from the store."""
         key = hashlib.sha256(f"{fingerprint(data, which)} {self.tokenizer.fingerprint}".encode()).hexdigest()
         store = TokenStore.open(
-            lambda: read(data, which),
+            lambda: read(data, which, symbols=self.tokenizer.unit == "symbol"),
             {"text": self.tokenizer.encode_batch},
             key,
             vocab_size=self.tokenizer.vocab_size,
             end=self.tokenizer.end_id,
+            about=described(data, which),
+            size=size(data, which),
         )
         return store["text"]
 
@@ -102,14 +102,18 @@ class LanguageModelling(Task):
         }
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """Nats per token, and the same in units that do not depend on the tokenizer."""
+        """Nats per token, and the same in units that do not depend on the tokenizer: those of text, or symbols."""
         assert isinstance(split, ScoredWindows | ScoredLanes)
         loss, bits = totals["sum"] / totals["count"], totals["sum"] / math.log(2)
+        if self.tokenizer.unit == "symbol":  # the end of a sequence is one too, as the end of a line is a character
+            units = {"bits_per_symbol": bits / totals["count"]}
+        else:
+            facts = split.facts
+            units = {"bits_per_character": bits / facts["characters"], "bits_per_byte": bits / facts["bytes"]}
         return {
             "loss": loss,
             "perplexity": math.exp(loss) if loss < 700 else math.inf,
-            "bits_per_character": bits / split.facts["characters"],
-            "bits_per_byte": bits / split.facts["bytes"],
+            **units,
             "tokens": int(totals["count"]),
             "unknown": split.facts["unknown"],
         }

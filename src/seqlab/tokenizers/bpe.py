@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Self
@@ -13,9 +13,10 @@ import tokenizers as library
 from pydantic import Field
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from tokenizers.trainers import BpeTrainer
 
 from seqlab.recipe import PartSettings
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.merges import MOST_SYMBOLS, known_first, learn_merges
 from seqlab.tokenizers.tokenizer import (
     END,
     ByteStream,
@@ -39,6 +40,11 @@ def _byte_of_sign() -> dict[str, int]:
 BYTE_OF_SIGN = _byte_of_sign()
 ENDS = (END, "<|endoftext|>", "</s>")
 """What closes a text: here, in GPT-2's vocabulary, and in those made of it."""
+# A word with the space before it, or blanks: cut by itself or where it stands, the library makes the same of it.
+# To the library U+001C to U+001F are no blanks, as they are to Python.
+BLANK, SIGN = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
+UNIT = re.compile(rf" ?{SIGN}+|{BLANK}+(?!{SIGN})|{BLANK}")
+MIN_FREQUENCY = 2
 FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
 PART_SIZE = 1 << 15  # characters
 
@@ -47,18 +53,20 @@ class ByteBPETokenizer(Tokenizer):
     """Start from the 256 bytes; as long as there is room, make the most frequent pair of neighbours a token.
 
     Text is first cut into words with the blank before them, and pairs are counted inside words only. Ties go
-    to the pair of the smallest ids. Training and encoding are the `tokenizers` library's: its trainer repeats
-    exactly, whatever the threads and the order of the texts, and equals a plain trainer (there is a test).
+    to the pair of the smallest ids. Cutting and encoding are the `tokenizers` library's. Training gives what
+    its trainer gives (there is a test), but sooner, and in bounded memory: it cuts each different word once.
 
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2
     """
 
     class Settings(PartSettings):
         kind: str = "bpe"
-        vocab_size: int = Field(default=1024, ge=257)
+        vocab_size: int = Field(default=1024, ge=257, le=MOST_SYMBOLS)
         """At most this many: pairs that were seen only once are not merged."""
         vocab: str | None = None
         """A folder with GPT-2's `vocab.json` and `merges.txt`, or its `tokenizer.json`: nothing is learnt."""
+        dictionary: int = Field(default=DICTIONARY, gt=0)
+        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
 
     kind = "bpe"
 
@@ -79,18 +87,16 @@ class ByteBPETokenizer(Tokenizer):
             from seqlab.tokenizers.published import load_published
 
             return load_published(settings.vocab, cls)
-        learner = library.Tokenizer(BPE())
-        learner.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        trainer = BpeTrainer(
-            vocab_size=settings.vocab_size - 1,  # `<end>` takes one
-            min_frequency=2,
-            initial_alphabet=sorted(BYTE_OF_SIGN),
-            show_progress=False,
-        )
-        learner.train_from_iterator((part for text in texts for part in _parts(text)), trainer)
-        model = json.loads(learner.to_str())["model"]
-        tokens: list[str] = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        return cls([END, *tokens], [(left, right) for left, right in model["merges"]])
+        words: Counter[str] = Counter()
+        cutter = ByteLevel(add_prefix_space=False)
+        for unit, count in count_words(texts, UNIT.findall, settings.dictionary).items():
+            for word, _ in cutter.pre_tokenize_str(unit):
+                words[word] += count
+        alphabet = sorted(BYTE_OF_SIGN)
+        room = settings.vocab_size - 1  # `<end>` takes one
+        merges = learn_merges(words.items(), alphabet, room, MIN_FREQUENCY, known_first(alphabet))
+        made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same token
+        return cls([END, *alphabet, *made], merges)
 
     @property
     def vocab_size(self) -> int:

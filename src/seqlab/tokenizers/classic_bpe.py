@@ -15,7 +15,8 @@ from pydantic import Field
 
 from seqlab.errors import DataError
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.merges import WORD_END, Pair, apply_merges, learn_merges, shown, split_word
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.merges import MOST_SYMBOLS, WORD_END, Pair, apply_merges, learn_merges, shown, split_word
 from seqlab.tokenizers.tokenizer import (
     END,
     UNKNOWN,
@@ -46,11 +47,13 @@ class ClassicBPETokenizer(Tokenizer):
 
     class Settings(PartSettings):
         kind: str = "classic-bpe"
-        vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
+        vocab_size: int | None = Field(default=1024, gt=len(SPECIALS), le=MOST_SYMBOLS)
         """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
         min_frequency: int = Field(default=2, ge=1)
         """Pairs seen less often are not merged."""
         word_end: Literal["glued", "apart"] = "glued"
+        dictionary: int = Field(default=DICTIONARY, gt=0)
+        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
 
     kind = "classic-bpe"
     unknown_id = 1
@@ -64,15 +67,12 @@ class ClassicBPETokenizer(Tokenizer):
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
-        counts: Counter[str] = Counter()
-        for text in texts:
-            refuse_surrogates(text)
-            counts.update(text.split())
+        counts = count_words(texts, str.split, settings.dictionary)
         if not counts:
             raise DataError("the training texts are empty: there is no word to learn")
         words = [(split_word(word, settings.word_end), count) for word, count in counts.items()]
         room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
-        alphabet = sorted(most_frequent(_alphabet(words), room))
+        alphabet = _alphabet(words, room)
         merges = learn_merges(words, alphabet, room, settings.min_frequency)
         made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same symbol
         return cls([*alphabet, *made], merges, settings.word_end)
@@ -150,16 +150,20 @@ class ClassicBPETokenizer(Tokenizer):
         return cls(symbols, merges, data["word_end"])
 
 
-def _alphabet(words: Iterable[tuple[Sequence[str], int]]) -> Counter[str]:
-    """How often each start symbol occurs. Every character is one by itself too: it can stand anywhere."""
+def _alphabet(words: Sequence[tuple[Sequence[str], int]], room: int | None) -> list[str]:
+    """The start symbols, sorted, or the most frequent. Every character is one by itself too: it can stand anywhere."""
+    symbols = set().union(*(symbols for symbols, _ in words)) - {WORD_END}  # which has its place already
+    symbols |= {symbol.rstrip(WORD_END) for symbol in symbols}
+    if room is None or len(symbols) <= room:
+        return sorted(symbols)
     counts: Counter[str] = Counter()
-    for symbols, count in words:
-        for symbol in symbols:
+    for word, count in words:
+        for symbol in word:
             counts[symbol] += count
-        if symbols[-1] != WORD_END:
-            counts[symbols[-1].rstrip(WORD_END)] += count
-    del counts[WORD_END]  # has its place already
-    return counts
+        if word[-1] != WORD_END:
+            counts[word[-1].rstrip(WORD_END)] += count
+    del counts[WORD_END]
+    return sorted(most_frequent(counts, room))
 
 
 class SubwordStream(TextStream):

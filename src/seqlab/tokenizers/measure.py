@@ -1,11 +1,15 @@
-"""How well a tokenizer fits a text, as plain data."""
+"""How well tokenizers fit a text, as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from seqlab.data.noise import scramble_word
+from seqlab.tokenizers.dictionary import count_words
 from seqlab.tokenizers.tokenizer import Tokenizer
+
+RARELY_SEEN = ["untokenizable", "rehyphenations", "antidisestablishmentarianism", "zxqvkjwz"]
 
 
 @dataclass(frozen=True)
@@ -15,33 +19,61 @@ class Measure:
     kind: str
     vocab_size: int
     words: int
+    characters: int
     bytes: int
     tokens: int
     unknown: int
-    pieces: list[str]
-    """How the first words are cut."""
 
     @property
     def tokens_per_word(self) -> float:
         return self.tokens / self.words if self.words else 0.0
 
     @property
+    def characters_per_token(self) -> float:
+        return self.characters / self.tokens if self.tokens else 0.0
+
+    @property
     def bytes_per_token(self) -> float:
         return self.bytes / self.tokens if self.tokens else 0.0
 
+    @property
+    def unknown_share(self) -> float:
+        return self.unknown / self.tokens if self.tokens else 0.0
 
-def measure(tokenizer: Tokenizer, texts: Iterable[str], first_words: int = 8) -> Measure:
+
+def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measure:
     """Texts are read once, one at a time."""
-    words = size = tokens = unknown = 0
-    pieces: list[str] = []
+    words = characters = size = tokens = unknown = 0
     for text in texts:
         ids = tokenizer.encode_batch([text])[0]
-        if not pieces:
-            beginning = " ".join(text.split()[:first_words])
-            pieces = [tokenizer.token(index) for index in tokenizer.encode(beginning).ids]
         words += len(text.split())
+        characters += len(text)
         size += len(text.encode("utf-8"))
         tokens += len(ids)
         if tokenizer.unknown_id is not None:
             unknown += ids.count(tokenizer.unknown_id)
-    return Measure(tokenizer.kind, tokenizer.vocab_size, words, size, tokens, unknown, pieces)
+    return Measure(tokenizer.kind, tokenizer.vocab_size, words, characters, size, tokens, unknown)
+
+
+def pieces(tokenizer: Tokenizer, word: str) -> list[str]:
+    """What a word is cut into after a blank, as words of a text are; the blank's own token, if any, is left out."""
+    encoding = tokenizer.encode(f" {word}")
+    return [tokenizer.token(index) for index, (_, stop) in zip(encoding.ids, encoding.offsets, strict=True) if stop > 1]
+
+
+def telling_words(texts: Iterable[str]) -> dict[str, str]:
+    """Words on which tokenizers differ, of a text, by what they are.
+
+    The most frequent word of six letters or more, and the same scrambled; the longest of the words seen once, up
+    to sixteen letters; and one that is not in the text. Ties go to the first in the order of code points.
+    """
+    counts = {word: count for word, count in count_words(texts, str.split).items() if word.isalpha()}
+    chosen: dict[str, str] = {}
+    if long := [word for word in counts if len(word) >= 6]:
+        chosen["frequent"] = min(long, key=lambda word: (-counts[word], word))
+    if rare := [word for word in counts if counts[word] == 1 and 6 <= len(word) <= 16]:
+        chosen["rare"] = min(rare, key=lambda word: (-len(word), word))
+    chosen["unseen"] = next(word for word in RARELY_SEEN if word not in counts or word == RARELY_SEEN[-1])
+    if "frequent" in chosen:
+        chosen["scrambled"] = scramble_word(chosen["frequent"], key=0)
+    return chosen

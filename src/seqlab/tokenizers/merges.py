@@ -1,20 +1,24 @@
 """The algorithm of byte-pair encoding: learn merges of neighbouring symbols from counted words; apply them.
 
 Counting all pairs again after every merge would cost merges × corpus. Only the words that contain the merged
-pair change, so counts are kept up to date from those words, and a heap knows the most frequent pair.
+pair change, so counts are kept up to date from those words, and a queue knows the most frequent pair. It is
+written by hand because it is faster than the `tokenizers` library's trainer (benchmarks/tokenizers.py), learns
+from words that are counted already, in as much memory as one allows, and lets the caller say who wins a tie.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import add
+from typing import Any
 
 WORD_END = " "  # inside symbols, where people read </w>: a blank, because no word can contain one
+MOST_SYMBOLS = 500_000  # of a vocabulary; with the characters of every script there are code points for them all
 
 Pair = tuple[str, str]
-Entry = tuple[int, tuple[int, ...], tuple[int, ...], Pair]
 
 
 def shown(symbol: str) -> str:
@@ -27,92 +31,200 @@ def split_word(word: str, word_end: str) -> list[str]:
     return [*word, WORD_END] if word_end == "apart" else [*word[:-1], word[-1] + WORD_END]
 
 
+Tie = Callable[[str, int], Any]
+"""Of pairs that are equally frequent, the one wins whose `tie(symbol, number)` of its left symbol, then of its right
+one, is the largest. Symbols are numbered as they are made, after those that the words begin with."""
+
+
+def largest_name(symbol: str, number: int) -> tuple[str, bool]:
+    """The lexicographically largest pair; a word that spells </w> stands behind one that ends."""
+    return shown(symbol), symbol.endswith(WORD_END)
+
+
+def known_first(alphabet: Iterable[str]) -> Tie:
+    """The pair of the symbols that were known first: those of the alphabet, then as they were made."""
+    places = {symbol: place for place, symbol in enumerate(alphabet)}
+    return lambda symbol, number: -places.get(symbol, len(places) + number)
+
+
 def learn_merges(
-    words: Iterable[tuple[Sequence[str], int]], alphabet: Iterable[str], room: int | None, min_frequency: int
+    words: Iterable[tuple[Sequence[str], int]],
+    alphabet: Iterable[str],
+    room: int | None,
+    min_frequency: int,
+    tie: Tie = largest_name,
 ) -> list[Pair]:
     """Merge the most frequent pair until `room` symbols are known or no pair is frequent enough.
 
-    `words` are symbols and how often the word occurs. Ties go to the lexicographically largest pair.
+    `words` are symbols and how often the word occurs.
     """
-    corpus = [(list(symbols), count) for symbols, count in words]
-    pairs = _PairCounts(corpus)
+    corpus = _Corpus(words)
+    signs, symbols = corpus.signs, corpus.signs.symbols
+    queue = _Queue(corpus, min_frequency, tie)
     known = set(alphabet)
     merges: dict[Pair, None] = {}
-    while (best := pairs.most_frequent()) is not None:
-        pair, count = best
-        symbol = "".join(pair)
-        full = room is not None and len(known) >= room and symbol not in known
-        if count < min_frequency or full:
+    room = MOST_SYMBOLS if room is None else room
+    while (pair := queue.pop()) is not None:
+        left, right = symbols[ord(pair[0])], symbols[ord(pair[1])]
+        symbol = left + right
+        if len(known) >= room and symbol not in known:
             break
-        merges[pair] = None  # a pair that comes back, because its parts were made another way, keeps its rank
+        merges[left, right] = None  # a pair that comes back, because its parts were made another way, keeps its rank
         known.add(symbol)
-        pairs.merge(pair)
+        queue.put(corpus.merge(pair, signs[symbol]))
     return list(merges)
 
 
-class _PairCounts:
-    """How often each pair of neighbours occurs in the corpus, and in which words."""
+class _Signs(dict[str, str]):
+    """A character for every symbol: chr(n) for the n-th that is asked for.
 
-    def __init__(self, corpus: list[tuple[list[str], int]]) -> None:
-        self.corpus = corpus
-        self.counts: Counter[Pair] = Counter()
-        self.places: defaultdict[Pair, set[int]] = defaultdict(set)  # may name words that no longer have the pair
-        for index, (symbols, count) in enumerate(corpus):
-            for pair in pairwise(symbols):
-                self.counts[pair] += count
-                self.places[pair].add(index)
-        self.order: dict[str, tuple[int, ...]] = {}
-        self.heap = [self._entry(pair) for pair in self.counts]
-        heapq.heapify(self.heap)
+    Frequent symbols come first, which makes their words strings of one byte a character.
+    """
 
-    def most_frequent(self) -> tuple[Pair, int] | None:
-        """Entries whose count has changed are thrown away; one that fell is put back where it belongs."""
-        while self.heap:
-            negative_count, _, _, pair = heapq.heappop(self.heap)
-            count = self.counts[pair]
-            if count == -negative_count:
-                return pair, count
-            if 0 < count < -negative_count:
-                heapq.heappush(self.heap, self._entry(pair))
-        return None
+    def __init__(self) -> None:
+        self.symbols: list[str] = []
 
-    def merge(self, pair: Pair) -> None:
-        changes: Counter[Pair] = Counter()
-        for index in self.places.pop(pair):
-            symbols, count = self.corpus[index]
-            for old in pairwise(symbols):
-                changes[old] -= count
-            _merge_in_place(symbols, pair)
-            for new in pairwise(symbols):
-                changes[new] += count
-                self.places[new].add(index)
-        for changed, change in changes.items():
-            self.counts[changed] += change
-            if change > 0:
-                heapq.heappush(self.heap, self._entry(changed))
-            elif self.counts[changed] == 0:
-                del self.counts[changed]
-                self.places.pop(changed, None)
-
-    def _entry(self, pair: Pair) -> Entry:
-        """Sorts by falling count, then by falling order of the pair's symbols."""
-        return -self.counts[pair], self._falling(pair[0]), self._falling(pair[1]), pair
-
-    def _falling(self, symbol: str) -> tuple[int, ...]:
-        """Compares the other way round than the symbol; the last 1 makes 'ab' come after 'abc'."""
-        if symbol not in self.order:
-            self.order[symbol] = (*(-ord(character) for character in shown(symbol)), 1)
-        return self.order[symbol]
+    def __missing__(self, symbol: str) -> str:
+        self[symbol] = sign = chr(len(self.symbols))
+        self.symbols.append(symbol)
+        return sign
 
 
-def _merge_in_place(symbols: list[str], pair: Pair) -> None:
-    """Every occurrence, from left to right."""
-    left, right = pair
-    index = 0
-    while index < len(symbols) - 1:
-        if symbols[index] == left and symbols[index + 1] == right:
-            symbols[index : index + 2] = [left + right]
-        index += 1
+class _Corpus:
+    """Words, and how often each pair of neighbours occurs in them.
+
+    A word is a string of signs, one for each of its symbols, and a pair is a string of two: `str.split` finds
+    it wherever it is, from left to right.
+    """
+
+    def __init__(self, words: Iterable[tuple[Sequence[str], int]]) -> None:
+        self.signs = _Signs()
+        self.words: list[str] = []
+        self.weights: list[int] = []
+        self.places: defaultdict[str, list[int]] = defaultdict(list)  # may name words that no longer have the pair
+        for index, (symbols, count) in enumerate(words):
+            word = "".join(map(self.signs.__getitem__, symbols))
+            self.words.append(word)
+            self.weights.append(count)
+            for pair in map(add, word, word[1:]):
+                self.places[pair].append(index)
+        self.counts: defaultdict[str, int] = defaultdict(int)
+        for pair, indices in self.places.items():
+            self.counts[pair] = sum(map(self.weights.__getitem__, indices))
+
+    def merge(self, pair: str, new: str) -> list[str]:
+        """Put `new` in place of a pair, everywhere; returns the pairs that have become more frequent."""
+        words, left, right = self.words, pair[0], pair[1]
+        before: defaultdict[str, list[int]] = defaultdict(list)  # the words in which a sign stands before the pair
+        after: defaultdict[str, list[int]] = defaultdict(list)
+        doubled: list[int] = []  # the words in which the pair stands before itself
+        for index in set(self.places.pop(pair)):
+            parts = words[index].split(pair)
+            if len(parts) == 1:
+                continue
+            words[index] = new.join(parts)
+            if first := parts[0]:
+                before[first[-1]].append(index)
+            if last := parts[-1]:
+                after[last[0]].append(index)
+            if len(parts) > 2:
+                for part in parts[1:-1]:
+                    if part:
+                        after[part[0]].append(index)
+                        before[part[-1]].append(index)
+                    else:
+                        doubled.append(index)
+        grown = [self._replace(sign + left, sign + new, indices) for sign, indices in before.items()]
+        grown += [self._replace(right + sign, new + sign, indices) for sign, indices in after.items()]
+        if doubled:
+            grown.append(self._replace(right + left, new + new, doubled))
+        self.counts.pop(pair, None)
+        return grown
+
+    def _replace(self, old: str, new: str, indices: list[int]) -> str:
+        """One pair has become another, once for each time that a word is named."""
+        total = sum(map(self.weights.__getitem__, indices))
+        counts = self.counts
+        counts[new] += total
+        self.places[new] += indices
+        if counts[old] > total:
+            counts[old] -= total
+        else:
+            del counts[old]
+            self.places.pop(old, None)
+        return new
+
+
+class _Queue:
+    """The pairs of a corpus, the most frequent first.
+
+    There is a bucket of pairs for each count, and only the highest one is sorted. A pair is put into the bucket
+    of its count when that has grown; that it has fallen is noticed when its turn comes, and it is put where it
+    belongs then. Late in training thousands of pairs are equally frequent, so one bucket lasts for long.
+    """
+
+    def __init__(self, corpus: _Corpus, min_frequency: int, tie: Tie) -> None:
+        self.counts, self.ties = corpus.counts, _Ties(corpus.signs.symbols, tie)
+        self.least = min_frequency
+        self.buckets: dict[int, list[str]] = {}
+        self.heights: list[int] = []  # a heap of −count, one for each bucket
+        self.count, self.open = 0, list[tuple[Any, Any, str]]()  # the bucket that is sorted, the winner last
+        self.put(self.counts)
+
+    def put(self, pairs: Iterable[str]) -> None:
+        counts, buckets = self.counts, self.buckets
+        for pair in pairs:
+            count = counts.get(pair, 0)
+            if count == self.count:
+                insort(self.open, self._entry(pair))
+            elif count in buckets:
+                buckets[count].append(pair)
+            elif count >= self.least:
+                buckets[count] = [pair]
+                heapq.heappush(self.heights, -count)
+
+    def pop(self) -> str | None:
+        while True:
+            while self.heights and (not self.open or -self.heights[0] > self.count):
+                self._open_highest()
+            if not self.open:
+                return None
+            pair = self.open.pop()[2]
+            if self.counts.get(pair) == self.count:
+                return pair
+            self.put([pair])
+
+    def _open_highest(self) -> None:
+        """Sort the highest bucket; the one that was open, if there is something left in it, is closed again."""
+        left = [pair for _, _, pair in self.open]
+        self.open = []
+        self.count, closed = -heapq.heappop(self.heights), self.count
+        if left:
+            self.buckets[closed] = left
+            heapq.heappush(self.heights, -closed)
+        fallen = []
+        for pair in set(self.buckets.pop(self.count)):
+            count = self.counts.get(pair, 0)
+            if count == self.count:
+                self.open.append(self._entry(pair))
+            elif count < self.count:
+                fallen.append(pair)
+        self.put(fallen)
+        self.open.sort()
+
+    def _entry(self, pair: str) -> tuple[Any, Any, str]:
+        return self.ties[pair[0]], self.ties[pair[1]], pair
+
+
+class _Ties(dict[str, Any]):
+    """What counts in a tie, for each sign."""
+
+    def __init__(self, symbols: Sequence[str], tie: Tie) -> None:
+        self.symbols, self.tie = symbols, tie
+
+    def __missing__(self, sign: str) -> Any:
+        self[sign] = value = self.tie(self.symbols[ord(sign)], ord(sign))
+        return value
 
 
 def apply_merges(symbols: Sequence[str], ranks: Mapping[Pair, int]) -> list[str]:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from seqlab import registry
 from seqlab.errors import DataError, RunError, nearest
@@ -52,6 +52,8 @@ class Tokenizer(ABC):
 
     Settings: ClassVar[type[PartSettings]]
     kind: ClassVar[str]
+    unit: ClassVar[Literal["part", "word", "symbol"]] = "part"
+    """What a token is: a part of a text, a whole word, or a symbol of a sequence that is no text."""
     end_id: int = 0
     unknown_id: int | None = None
     """The id of what is not in the vocabulary; None where everything can be encoded."""

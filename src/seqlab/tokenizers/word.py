@@ -58,6 +58,7 @@ class WordTokenizer(Tokenizer):
         lowercase: bool = False
 
     kind = "word"
+    unit = "word"
     unknown_id = 1
 
     def __init__(self, words: Sequence[str], split: str, lowercase: bool) -> None:

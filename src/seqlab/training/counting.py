@@ -16,6 +16,7 @@ from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.tensorboard import Board
 from seqlab.training.trainer import Watcher
 
 
@@ -55,7 +56,15 @@ class Counting:
         log, timing, samples = (Log(self.folder / f"{name}.jsonl") for name in ("log", "timing", "samples"))
         for file in (log, timing, samples):
             file.cut(0)  # what a count that was killed had written
-        log.write({"step": 1, "tokens": tokens, "valid": metrics})
-        timing.write({"step": 1, "tokens_per_second": round(tokens / seconds, 1), "seconds": round(seconds, 4)})
-        for text in self.sample() if self.sample is not None else []:
-            samples.write({"step": 1, "text": text})
+        speed = {"tokens_per_second": round(tokens / seconds, 1), "seconds": round(seconds, 4)}
+        texts = self.sample() if self.sample is not None else []
+        entries: list[tuple[Log, dict[str, Any]]] = [
+            (log, {"step": 1, "tokens": tokens, "valid": metrics}),
+            (timing, {"step": 1, **speed}),
+            *((samples, {"step": 1, "text": text}) for text in texts),
+        ]
+        with Board(self.folder, self.settings.tensorboard) as board:
+            board.cut(0)
+            for file, entry in entries:
+                file.write(entry)
+                board.write(entry)

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -30,10 +30,12 @@ from seqlab.models.language_model import State
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
+from seqlab.training.averaging import Average
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.tensorboard import Board
 
 
 class Interrupted(SeqlabError):
@@ -102,10 +104,12 @@ class Trainer:
         self.weights = [p for p in objective.parameters() if p.requires_grad]
         optimizer = registry.find("optimizer", settings.optimizer.kind)()
         self.optimizer = optimizer.build(objective, settings.learning_rate, settings.optimizer)
+        self.average = Average(objective, settings.average) if settings.average is not None else None
         self.schedule = registry.find("schedule", settings.schedule.kind)(settings.schedule, self.steps)
         self.checkpoints = Checkpoints(folder, settings.keep, self.watcher.said)
         self.log, self.samples = Log(folder / "log.jsonl"), Log(folder / "samples.jsonl")
         self.timing = Log(folder / "timing.jsonl")
+        self.board = Board(folder, settings.tensorboard)
         self.progress = Progress()
         self.carried: list[State | None] = [None] * settings.accumulate
         self.asked = False  # by a signal to this process
@@ -122,7 +126,7 @@ class Trainer:
         self.objective.train()
         batches = self.order.walk(self.progress.cursor)
         self.clock, self.clock_tokens = time.perf_counter(), self.progress.tokens
-        with self._signals():
+        with self._signals(), self.board:
             while not self.progress.finished:
                 cursor, indices = next(batches)
                 figures = self.learn(cursor, indices)
@@ -152,6 +156,8 @@ class Trainer:
             group["lr"] = rate
         self.optimizer.step()
         self._advance(cursor, loss, count, norm)
+        if self.average is not None:
+            self.average.update(self.progress.step)
         return {"loss": loss, "rate": rate, "norm": norm, "tokens": count}
 
     def _gradients(self, cursor: Cursor, indices: Indices) -> tuple[float, float]:
@@ -240,7 +246,8 @@ class Trainer:
         """Measure on held-out data; True if this is the best so far."""
         own = self.progress
         start = time.perf_counter()
-        totals = evaluate(self.objective, self.valid_split, self.settings.batch_size, self.device, self.ranks)
+        with self._averaged():
+            totals = evaluate(self.objective, self.valid_split, self.settings.batch_size, self.device, self.ranks)
         metrics = self.task.metrics(totals, self.valid_split)
         self._write(self.log, {"step": own.step, "valid": metrics})
         self.clock += time.perf_counter() - start  # tokens/s is about training
@@ -257,14 +264,19 @@ class Trainer:
         start = time.perf_counter()
         if self.ranks.first:
             self.objective.eval()
-            for text in sample():
-                self._write(self.samples, {"step": self.progress.step, "text": text})
+            with self._averaged():
+                for text in sample():
+                    self._write(self.samples, {"step": self.progress.step, "text": text})
             self.objective.train()
         self.clock += time.perf_counter() - start
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.average is None else self.average.in_use()
 
     def _write(self, log: Log, entry: dict[str, Any]) -> None:
         if self.ranks.first:
             log.write(entry)
+            self.board.write(entry)
 
     # --------------------------------------------------------------- save and restore
 
@@ -285,10 +297,15 @@ class Trainer:
             "log": self.log.size,
             "samples": self.samples.size,
         }
-        return Snapshot(dict(self.objective.state_dict()), optimizer_tensors(self.optimizer), state, facts)
+        optimizer = optimizer_tensors(self.optimizer)
+        if self.average is not None:  # `model` is the average then, for that is what people use
+            optimizer |= {f"weights.{name}": weight for name, weight in self.average.others.items()}
+        return Snapshot(dict(self.objective.state_dict()), optimizer, state, facts)
 
     def save(self) -> None:
-        self.checkpoints.save(self.snapshot(), self.ranks)
+        self.board.flush()
+        with self._averaged():
+            self.checkpoints.save(self.snapshot(), self.ranks)
 
     def restore(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -300,6 +317,7 @@ class Trainer:
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
+            self.board.cut(0 if snapshot is None else snapshot.facts["step"])
         if snapshot is None:
             return
         facts = dict(snapshot.facts)
@@ -308,6 +326,9 @@ class Trainer:
             cursor=Cursor(*facts["cursor"]),
         )
         self.objective.load_state_dict(snapshot.model)
+        last = {name: snapshot.optimizer.pop(name) for name in list(snapshot.optimizer) if name.startswith("weights.")}
+        if self.average is not None:
+            self.average.restore({name.removeprefix("weights."): weight for name, weight in last.items()})
         load_optimizer(self.optimizer, snapshot.optimizer)
         torch.set_rng_state(snapshot.state["generator"])
         if "generator.cuda" in snapshot.state:

@@ -1,0 +1,29 @@
+"""`seqlab mix`"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(epilog="Example: seqlab mix runs/lstm runs/5gram --out runs/mixed")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", required=True, metavar="FOLDER", help="Where the new run goes.")
+@click.option("--weight", "weights", multiple=True, type=float, help="One for each run; found on held-out data if not.")
+@click.option("--code", metavar="FILE", help="The file that the runs were trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def mix(runs: tuple[str, ...], out: str, weights: tuple[float, ...], code: str | None, as_json: bool) -> None:
+    """One run whose predictions are the weighted mean of those of each RUN.
+
+    The weights are those that make the held-out data most probable. All runs must share one tokenizer.
+    """
+    from seqlab.cli.streams import echo_json
+    from seqlab.cli.tables import table
+    from seqlab.mixing import mix as mixed
+
+    run = mixed(runs, out, weights=weights or None, code=code)
+    (entry,) = run.log
+    if as_json:
+        echo_json({"run": out, "weights": dict(zip(runs, entry["weights"], strict=True)), **entry["valid"]})
+        return
+    table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in zip(runs, entry["weights"], strict=True)])
+    click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}: {out}")

@@ -1,0 +1,42 @@
+"""Sequences that are no text (notes, clicks, pixels) as a text all the same: symbols with blanks between them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+BLANK = re.compile(r"\s")
+BLANK_INSIDE = "␣"
+
+
+def joined(elements: Sequence[object]) -> str:
+    """["C4", "E4"] → "C4 E4"; a blank inside a symbol becomes ␣. A ValueError says which element is no symbol."""
+    symbols = []
+    for place, element in enumerate(elements, 1):
+        if isinstance(element, bool) or not isinstance(element, int | str):
+            raise ValueError(f"element {place} is {_shown(element)}: neither a whole number nor a text")
+        if element == "":
+            raise ValueError(f"element {place} is an empty text")
+        symbols.append(BLANK.sub(BLANK_INSIDE, element) if isinstance(element, str) else str(element))
+    return " ".join(symbols)
+
+
+def parsed(cell: str) -> str | list[object]:
+    """A cell of a table that may hold a list, as JSON or Python write it: '["a", 1]' → ["a", 1]."""
+    text = cell.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return cell
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found = parse(text)
+            if isinstance(found, list):
+                return found
+    raise ValueError("begins as a list but is none: write [1, 2], or symbols with blanks between them")
+
+
+def _shown(element: object) -> str:
+    text = json.dumps(element) if isinstance(element, dict | list | float | bool | None) else repr(element)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,105 @@
+"""Several trained runs become one that averages their predictions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from seqlab.build import build
+from seqlab.data.batches import Batch
+from seqlab.errors import RunError
+from seqlab.launch import create_run, filled, is_begun
+from seqlab.models.language_model import State
+from seqlab.models.mixture import Mixture, fit_weights
+from seqlab.objectives.next_token import NextToken, scored
+from seqlab.objectives.objective import Loss
+from seqlab.recipe import Recipe
+from seqlab.run import Run, load, use_code
+from seqlab.training.checkpoint import Checkpoints, Snapshot
+from seqlab.training.distributed import ALONE
+from seqlab.training.evaluation import evaluate
+from seqlab.training.log import Log
+
+
+def mix(
+    runs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    weights: Sequence[float] | None = None,
+    code: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+) -> Run:
+    """A run that mixes others, with the weights given, or with those that fit the first run's held-out data best.
+
+    >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
+    """
+    folder = Path(out)
+    if is_begun(folder):
+        raise RunError("there is a run here already", where=str(folder), hint="choose another --out")
+    parts = [load(run, code=code, device=device) for run in runs]
+    _check(parts, weights)
+    # a model that sees only so much of a text decides how texts are read
+    base = next((part for part in parts if part.model.context is not None), parts[0])
+    remembered = use_code(code) if code is not None else {}
+    recipe = filled(_recipe(base.recipe, parts), ALONE, remembered)
+    mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
+    body = cast(Mixture, mixed.objective.body)
+    for part, run in zip(body.parts, parts, strict=True):
+        part.load_state_dict(run.model.state_dict())
+    body.weights.copy_(_fitted(mixed) if weights is None else torch.tensor(weights) / sum(weights))
+    _write(mixed)
+    return load(folder, code=code, device=device)
+
+
+def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
+    first = parts[0]
+    for part in parts:
+        if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            what = f"its tokenizer differs from that of {first.folder}"
+            raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
+        if part.recipe.task.kind != first.recipe.task.kind:
+            raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
+    if weights is not None and (len(weights) != len(parts) or min(weights) <= 0):
+        raise RunError(f"{len(parts)} runs need {len(parts)} weights above 0", hint="give one for each run")
+
+
+def _recipe(base: Recipe, parts: Sequence[Run]) -> Recipe:
+    models = [part.recipe.to_dict()["model"] for part in parts]
+    names = " + ".join(part.recipe.name or part.folder.name for part in parts)
+    changes = {"name": "mixture", "about": f"a mixture of {names}", "model": {"kind": "mixture", "parts": models}}
+    return base.changed(changes)
+
+
+class _PartLosses(NextToken):
+    """Keeps −log p of every scored token for each part of a mixture."""
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        output = self.read(batch, state)
+        states, targets = scored(output.states, batch)
+        apart = torch.stack(cast(Mixture, self.body).losses_apart(states, targets))
+        self.found = [*getattr(self, "found", []), apart]
+        return Loss(apart.sum(), torch.tensor(len(targets)), {}, output.state)
+
+
+def _fitted(mixed: Run) -> Tensor:
+    losses = _PartLosses(NextToken.Settings(kind="next-token"), mixed.model)
+    split = mixed.task.split(mixed.recipe.data, "valid", training=False)
+    evaluate(losses, split, mixed.recipe.training.batch_size, mixed.device)
+    return fit_weights(-torch.cat(losses.found, 1))
+
+
+def _write(mixed: Run) -> None:
+    """The folder of a run like any other, whose only checkpoint is that of step 1."""
+    metrics = mixed.evaluate()
+    create_run(mixed.folder, mixed.recipe, mixed.task)
+    weights = cast(Mixture, mixed.objective.body).weights.tolist()
+    figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
+    Log(mixed.folder / "log.jsonl").write({"step": 1, "weights": weights, "valid": figures})
+    best = {"step": 1, "value": metrics[mixed.task.metric]}
+    facts = {"step": 1, "best": best, "finished": True, "tokens": 0}
+    Checkpoints(mixed.folder).save(Snapshot(dict(mixed.objective.state_dict()), {}, {}, facts))

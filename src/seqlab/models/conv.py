@@ -1,0 +1,94 @@
+"""The convolutional language model: each layer looks a few positions back, a stack of them far back.
+
+B rows · T positions · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.nn.convolution import CausalConvolution, last_positions
+from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.output import OutputSettings, output_layer
+from seqlab.recipe import PartSettings
+
+
+class ConvolutionalLanguageModel(LanguageModel):
+    """x = E[w], then in `depth` layers x ← x + a ∘ σ(g) with [a; g] = convolution(norm(x)); p = softmax(W norm(x) + b)
+
+    Dauphin et al. 2017, https://arxiv.org/abs/1612.08083. With growth 1 the taps are contiguous and a stack looks
+    back depth · (taps − 1) positions; with growth 2 each layer's taps lie twice as far apart as those below, and the
+    stack looks back (2^depth − 1)(taps − 1) positions (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499).
+    """
+
+    class Settings(PartSettings):
+        width: int = Field(default=192, gt=0)
+        depth: int = Field(default=5, gt=0)
+        taps: int = Field(default=3, gt=1)
+        growth: int = Field(default=2, gt=0)
+        """By how much the distance between taps grows from layer to layer."""
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
+
+    def __init__(self, settings: Settings, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        width = settings.width
+        self.embedding = TokenEmbedding(vocab_size, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.blocks: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
+            GatedConvolution(width, settings.taps, settings.growth**layer) for layer in range(settings.depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.output = output_layer(settings.output, width, vocab_size, self.embedding)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+
+    @property
+    def receptive_field(self) -> int:
+        """How many tokens a prediction depends on."""
+        return 1 + sum(block.convolution.past for block in self.blocks)
+
+    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        no_source(self, source)
+        weight = self.embedding.weight
+        pasts = {
+            f"past.{layer}": weight.new_zeros(rows, block.convolution.past, weight.shape[1])
+            for layer, block in enumerate(self.blocks)
+        }
+        return State(pasts, torch.zeros(rows, dtype=torch.long, device=weight.device))
+
+    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+        after = (state or self.start(rows=len(tokens))).consume()
+        lengths = real_lengths(tokens, mask)
+        x = self.dropout(self.embedding(tokens))
+        for layer, block in enumerate(self.blocks):
+            change, history = block(x, after.rows[f"past.{layer}"])
+            after.rows[f"past.{layer}"] = last_positions(history, block.convolution.past, lengths)
+            x = x + self.dropout(change)
+        after.lengths = after.lengths + lengths
+        return Output(self.norm(x), after)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.output.logits(states, self.embedding)
+
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        return self.output.losses(states, targets, self.embedding)
+
+
+class GatedConvolution(nn.Module):
+    """a ∘ σ(g), [a; g] = convolution(norm(x))"""
+
+    def __init__(self, width: int, taps: int, dilation: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.convolution = CausalConvolution(width, 2 * width, taps, dilation)
+
+    def forward(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        gated, history = self.convolution(self.norm(x), before)
+        return F.glu(gated, dim=-1), history

@@ -1,0 +1,118 @@
+"""A mixture of language models: each predicts, and the predictions are averaged.
+
+B rows · T positions · D the widths of all parts · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.models.language_model import LanguageModel, Output, State, no_source
+from seqlab.recipe import Kind, PartSettings
+
+
+class Mixture(LanguageModel):
+    """p(w | h) = Σ_i λ_i p_i(w | h), with Σ_i λ_i = 1
+
+    A neural model beside an n-gram (Mikolov et al. 2011), or an ensemble. The parts have been trained before, each on
+    its own, and stay as they are: mixed on the text that the n-gram was counted on, all the weight would go to it.
+    """
+
+    class Settings(PartSettings):
+        parts: Annotated[list[SerializeAsAny[PartSettings]], Kind("model")] = Field(min_length=1)
+
+    weights: Tensor
+
+    def __init__(self, settings: Settings, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.parts: Sequence[LanguageModel] = nn.ModuleList(  # type: ignore[assignment]
+            registry.find("model", part.kind)(part, vocab_size) for part in settings.parts
+        )
+        self.requires_grad_(False)
+        self.register_buffer("weights", torch.full((len(self.parts),), 1 / len(self.parts)))
+        self.layout = self._layout()
+        self.context = min((part.context for part in self.parts if part.context is not None), default=None)
+
+    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        no_source(self, source)
+        return _together([part.start(rows=rows) for part in self.parts])
+
+    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+        if state is None:
+            outputs = [part(tokens, None, mask) for part in self.parts]
+            after = None
+        else:
+            apart = _apart(state.consume(), len(self.parts))
+            outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
+            after = _together([output.state for output in outputs])
+        return Output(torch.cat([_as_integers(output.states) for output in outputs], -1), after)
+
+    def logits(self, states: Tensor) -> Tensor:
+        parts = zip(self.parts, self._own(states), strict=True)
+        return self._mixed([part.logits(own).log_softmax(-1) for part, own in parts])
+
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        return -self._mixed([-losses for losses in self.losses_apart(states, targets)])
+
+    def losses_apart(self, states: Tensor, targets: Tensor) -> list[Tensor]:
+        """−log p_i(target) of each part."""
+        return [part.losses(own, targets) for part, own in zip(self.parts, self._own(states), strict=True)]
+
+    def _mixed(self, log_probabilities: list[Tensor]) -> Tensor:
+        terms = [scores + weight.log() for scores, weight in zip(log_probabilities, self.weights, strict=True)]
+        return torch.stack(terms).logsumexp(0)
+
+    def _own(self, states: Tensor) -> list[Tensor]:
+        """Each part's states, as it made them."""
+        widths, kinds = [width for width, _ in self.layout], [kind for _, kind in self.layout]
+        pieces = torch.split(states, widths, -1)
+        return [
+            piece if kind == torch.long else piece.int().view(torch.float32)
+            for piece, kind in zip(pieces, kinds, strict=True)
+        ]
+
+    @torch.no_grad()
+    def _layout(self) -> list[tuple[int, torch.dtype]]:
+        """The width and the kind of each part's states."""
+        token = torch.zeros(1, 1, dtype=torch.long)
+        seen = [part.eval()(token).states for part in self.parts]
+        return [(states.shape[-1], states.dtype) for states in seen]
+
+
+def _as_integers(states: Tensor) -> Tensor:
+    """The bits of floats as integers: beside the ids that n-grams carry, no float could hold both exactly."""
+    return states if states.dtype == torch.long else states.float().view(torch.int32).long()
+
+
+def _together(states: Sequence[State]) -> State:
+    rows = {f"{number}.{name}": row for number, state in enumerate(states) for name, row in state.rows.items()}
+    return State(rows, states[0].lengths)
+
+
+def _apart(state: State, parts: int) -> list[State]:
+    return [
+        State(
+            {name.partition(".")[2]: row for name, row in state.rows.items() if name.startswith(f"{number}.")},
+            state.lengths,
+        )
+        for number in range(parts)
+    ]
+
+
+def fit_weights(log_probabilities: Tensor, rounds: int = 100) -> Tensor:
+    """The λ that make held-out tokens most probable, by expectation maximisation: (parts, N) → (parts,).
+
+    λ_i ← mean over the tokens of λ_i p_i / Σ_j λ_j p_j
+    """
+    scores = log_probabilities.double()
+    weights = torch.full((len(scores), 1), 1 / len(scores), dtype=scores.dtype, device=scores.device)
+    for _ in range(rounds):
+        weights = (scores + weights.log()).softmax(0).mean(1, keepdim=True)
+    return weights[:, 0]

@@ -1,0 +1,37 @@
+"""Convolution over the past, in pieces of any length: what a piece has to know of those before is its state.
+
+B batch · T time · D width · K taps · P = (K − 1) · dilation past positions
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class CausalConvolution(nn.Module):
+    """y_t = W [x_{t − (K−1)d}; …; x_{t−d}; x_t] + b; before the text there are zeros.
+
+    One product with the taps side by side: on the CPU it is as fast as the library's convolution, and a row's bits do
+    not depend on its neighbours once the map is packed for decoding.
+    """
+
+    def __init__(self, width: int, out: int, taps: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.taps, self.dilation, self.past = taps, dilation, (taps - 1) * dilation
+        self.linear = nn.Linear(taps * width, out)
+
+    def forward(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (B, T, D) after `before` (B, P, D) → y (B, T, out), and all that was read (B, P + T, D)."""
+        if before is None:
+            before = x.new_zeros(x.shape[0], self.past, x.shape[2])
+        history = torch.cat([before, x], 1)
+        time = x.shape[1]
+        taps = [history[:, start : start + time] for start in range(0, self.past + 1, self.dilation)]
+        return self.linear(torch.cat(taps, -1)), history
+
+
+def last_positions(history: Tensor, past: int, lengths: Tensor) -> Tensor:
+    """The last `past` real positions of a history (B, past + T, ...) of which `lengths` of the T are real."""
+    places = lengths[:, None] + torch.arange(past, device=lengths.device)
+    return history[torch.arange(len(history), device=lengths.device)[:, None], places]

@@ -1,0 +1,52 @@
+"""Dropout, in the ways that need no knowledge of what they drop from.
+
+B batch · T time · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Mask = Literal["position", "sequence"]
+"""What a mask of dropout is for: one position, or a whole sequence (variational)."""
+
+
+def dropout(rate: float, mask: Mask = "position") -> nn.Module:
+    return nn.Dropout(rate) if mask == "position" else VariationalDropout(rate)
+
+
+class VariationalDropout(nn.Module):
+    """x ∘ m, with one mask m for all positions of a sequence: (B, T, D) ∘ (B, 1, D).
+
+    Gal & Ghahramani 2016, https://arxiv.org/abs/1512.05287
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        return x * nn.functional.dropout(torch.ones_like(x[:, :1]), self.rate)
+
+
+class EmbeddingDropout(nn.Module):
+    """Drops words, not numbers: all occurrences of a word in a batch become zero together.
+
+    Gal & Ghahramani 2016; Merity et al. 2018, https://arxiv.org/abs/1708.02182
+    """
+
+    def __init__(self, rate: float, vocab_size: int) -> None:
+        super().__init__()
+        self.rate, self.vocab_size = rate, vocab_size
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x (..., D), the embeddings of tokens (...)."""
+        if not self.training or self.rate == 0:
+            return x
+        kept = nn.functional.dropout(x.new_ones(self.vocab_size), self.rate)
+        return x * kept[tokens][..., None]

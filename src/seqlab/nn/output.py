@@ -1,0 +1,157 @@
+"""Output layers: from a state to the probabilities of the next token, over all of them or over fewer.
+
+N positions · D width · V vocabulary
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field, SerializeAsAny, field_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab import registry
+from seqlab.errors import RecipeError
+from seqlab.nn.embedding import TokenEmbedding
+from seqlab.recipe import Kind, PartSettings
+
+OutputSettings = Annotated[SerializeAsAny[PartSettings], Kind("output")]
+
+
+def output_layer(settings: PartSettings, width: int, vocab_size: int, embedding: nn.Module | None) -> OutputLayer:
+    """The layer that a recipe names."""
+    layer: OutputLayer = registry.find("output", settings.kind)(settings, width, vocab_size, embedding)
+    return layer
+
+
+class OutputLayer(nn.Module, ABC):
+    """Owns its weights, but for the matrix of the embeddings, which is passed in where the two are tied."""
+
+    Settings: ClassVar[type[PartSettings]]
+
+    @abstractmethod
+    def logits(self, states: Tensor, embedding: nn.Module | None) -> Tensor:
+        """(..., D) → (..., V)"""
+
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
+        """−log p(target): (N, D), (N,) → (N,)"""
+        return F.cross_entropy(self.logits(states, embedding), targets, reduction="none")
+
+
+class Softmax(OutputLayer):
+    """p = softmax(W h + b); with tied weights W is the matrix of the embeddings.
+
+    Press & Wolf 2017, https://arxiv.org/abs/1608.05859
+    """
+
+    class Settings(PartSettings):
+        tied: bool = True
+        """One matrix for the embeddings and the output layer."""
+        bias: bool = True
+
+    def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
+        super().__init__()
+        if settings.tied:
+            _check_tied(width, embedding)
+        self.vocab_size = vocab_size
+        self.matrix = None if settings.tied else nn.Linear(width, vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None
+
+    def logits(self, states: Tensor, embedding: nn.Module | None) -> Tensor:
+        if self.matrix is not None:
+            scores: Tensor = self.matrix(states)
+        else:
+            assert embedding is not None
+            scores = embedding.logits(states)  # type: ignore[operator]
+        return scores if self.bias is None else scores + self.bias
+
+
+class SampledSoftmax(Softmax):
+    """In training, Z = Σ_k exp(o_k) is estimated: exp(o_target) + 1/S Σ_{s ≠ target} exp(o_s) / q(s), over S tokens
+    drawn from q(k) ∝ log((k+2)/(k+1)), which is about Zipf's law where small ids are frequent tokens. All positions of
+    a batch share the sample. Everywhere else it is the whole softmax.
+
+    Bengio & Senécal 2008, Adaptive importance sampling; Jean et al. 2015, https://arxiv.org/abs/1412.2007
+    """
+
+    class Settings(Softmax.Settings):
+        samples: int = Field(default=1024, gt=0)
+
+    def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
+        super().__init__(settings, width, vocab_size, embedding)
+        self.samples = settings.samples
+
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
+        if not self.training:
+            return super().losses(states, targets, embedding)
+        weight = embedding.weight if self.matrix is None else self.matrix.weight  # type: ignore[union-attr]
+        assert isinstance(weight, Tensor)
+        sample = self._draw(states.device)
+        own = (states * F.embedding(targets, weight)).sum(-1)  # (N,)
+        others = states @ F.embedding(sample, weight).t()  # (N, S)
+        if self.bias is not None:
+            own, others = own + self.bias[targets], others + self.bias[sample]
+        others = others - (self.samples * self._chance(sample)).log()
+        others = others.masked_fill(sample == targets[:, None], -torch.inf)  # the target is counted already
+        return torch.cat([own[:, None], others], 1).logsumexp(1) - own
+
+    def _draw(self, device: torch.device) -> Tensor:
+        """k = ⌊(V+1)^u⌋ − 1 for u uniform in [0, 1): the inverse of q's distribution."""
+        u = torch.rand(self.samples, device=device)
+        drawn = torch.exp(u * torch.log(torch.tensor(self.vocab_size + 1.0, device=device))).long() - 1
+        return drawn.clamp(0, self.vocab_size - 1)
+
+    def _chance(self, tokens: Tensor) -> Tensor:
+        span = torch.log(torch.tensor(self.vocab_size + 1.0, device=tokens.device))
+        return ((tokens + 2.0) / (tokens + 1.0)).log() / span
+
+
+class AdaptiveSoftmax(OutputLayer):
+    """Frequent tokens and the names of clusters in one small softmax; the tokens of a cluster in another, whose
+    width is smaller the rarer they are. Exact, and cheap because most targets are frequent.
+
+    Grave et al. 2017, https://arxiv.org/abs/1609.04309; the library's layer. It is right for any order of the ids, and
+    cheap where small ids are frequent tokens, as those of words are.
+    """
+
+    class Settings(PartSettings):
+        cutoffs: list[int] = Field(default=[2000, 10000])
+        """Ids at which clusters begin; those beyond the vocabulary are left out."""
+        shrink: float = Field(default=4.0, ge=1)
+        """Each cluster is so many times narrower than the one before."""
+
+        @field_validator("cutoffs")
+        @classmethod
+        def _increasing(cls, value: list[int]) -> list[int]:
+            if not value or value[0] < 1 or any(a >= b for a, b in pairwise(value)):
+                raise ValueError("should be ids that grow, such as [2000, 10000]")
+            return value
+
+    def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
+        super().__init__()
+        cutoffs = [cutoff for cutoff in settings.cutoffs if cutoff < vocab_size]
+        if not cutoffs:
+            what = f"no cutoff of {settings.cutoffs} lies inside a vocabulary of {vocab_size}"
+            raise RecipeError(what, where="model.output.cutoffs", hint="use smaller ones, or model.output=softmax")
+        self.clusters = nn.AdaptiveLogSoftmaxWithLoss(width, vocab_size, cutoffs, settings.shrink, head_bias=True)
+
+    def logits(self, states: Tensor, embedding: nn.Module | None) -> Tensor:
+        flat = states.reshape(-1, states.shape[-1])
+        return self.clusters.log_prob(flat).reshape(*states.shape[:-1], -1)
+
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
+        return -self.clusters(states, targets).output  # type: ignore[no-any-return]
+
+
+def _check_tied(width: int, embedding: nn.Module | None) -> None:
+    if embedding is None:
+        what, hint = "without embeddings there is no matrix to tie the output layer to", "set model.output.tied=false"
+        raise RecipeError(what, where="model.output.tied", hint=hint)
+    assert isinstance(embedding, TokenEmbedding)
+    if embedding.embedding_dim != width:
+        what = f"tied weights need states as wide as the embeddings: {width}, not {embedding.embedding_dim}"
+        raise RecipeError(what, where="model.output.tied", hint="make them equal, or set model.output.tied=false")

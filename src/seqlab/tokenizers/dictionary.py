@@ -1,0 +1,43 @@
+"""How often each word of some texts occurs, in no more memory than one allows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from seqlab.tokenizers.tokenizer import refuse_surrogates
+
+DICTIONARY = 10_000_000
+"""Characters of different words that are held at once where the recipe does not say: over a million words."""
+
+
+def count_words(texts: Iterable[str], cut: Callable[[str], Iterable[str]], room: int = DICTIONARY) -> Counter[str]:
+    """Count what `cut` makes of texts, which are read once and need not fit into memory.
+
+    Counts are exact while all different words together have at most `room` characters. Whenever they have more,
+    the rarest are forgotten, those seen last first, until half the room is free: words that matter are soon
+    seen again. This depends on the order of the texts and on nothing else. It is looked into after every
+    quarter of `room` that was read, so there may be as many characters more for a while.
+    """
+    counts: Counter[str] = Counter()
+    unseen = 0  # characters read since the size was looked into
+    for text in texts:
+        refuse_surrogates(text)
+        counts.update(cut(text))
+        unseen += len(text)
+        if 4 * unseen >= room:
+            unseen = 0
+            if sum(map(len, counts)) > room:
+                counts = _most_frequent(counts, room // 2)
+    return counts
+
+
+def _most_frequent(counts: Counter[str], room: int) -> Counter[str]:
+    """As many as have `room` characters together; of equally frequent ones, those that were seen first."""
+    kept: Counter[str] = Counter()
+    for word in sorted(counts, key=counts.__getitem__, reverse=True):
+        room -= len(word)
+        if room < 0:
+            break
+        kept[word] = counts[word]
+    return kept

@@ -1,0 +1,95 @@
+"""A tokenizer learnt from data, once: the same data and settings find it in the cache.
+
+The key is all that decides what is learnt: the data's fingerprint, the settings, the code of this package, and the
+versions of Python and of the libraries that learn. A folder of the cache holds what `save` wrote and, in meta.json,
+the sha256 of each file: what is damaged is learnt anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from seqlab import registry
+from seqlab.data.cache import Lock, kept
+from seqlab.data.progress import bytes_of, work
+from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.records import Record
+from seqlab.errors import DataError, SeqlabError
+from seqlab.recipe import DataSettings, PartSettings
+from seqlab.tokenizers.tokenizer import Tokenizer, load_tokenizer
+
+LIBRARIES = ("tokenizers", "sentencepiece", "numpy")
+
+
+def fitted(settings: PartSettings, data: DataSettings, roles: Sequence[str] = ("text",)) -> Tokenizer:
+    """A tokenizer of the kind and the settings that a recipe names, learnt from the training data."""
+    own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
+    if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
+        return _learnt(settings, data, roles)
+    facts = [fingerprint(data, "train"), settings.model_dump(mode="json"), list(roles), _versions()]
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    about = f"{settings.kind} of {described(data, 'train')}"
+
+    def build(room: Path) -> None:
+        tokenizer = _learnt(settings, data, roles)
+        tokenizer.save(room)
+        files = {path.name: _sha256(path) for path in sorted(room.iterdir())}
+        meta = {"about": about, "files": files, "fingerprint": tokenizer.fingerprint}
+        (room / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+    return kept("tokenizers", key, _load, build)
+
+
+def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str]) -> Tokenizer:
+    cls: type[Tokenizer] = registry.find("tokenizer", settings.kind)
+    last: Record | None = None
+
+    def texts() -> Iterator[str]:
+        nonlocal last
+        done = 0
+        for last in read(data, "train", roles, symbols=cls.unit == "symbol"):
+            for text in last.fields.values():
+                yield text
+                done += bytes_of(text)
+            progress(done)
+        last = None
+
+    with work(f"learning the tokenizer from {described(data, 'train')}", size(data, "train")) as progress:
+        try:
+            return cls.fit(texts(), settings)
+        except DataError:
+            if last is None:
+                raise
+            with last.blamed():
+                raise
+
+
+def _load(folder: Path, lock: Lock) -> Tokenizer | None:
+    """The tokenizer in a folder of the cache, or None where there is none, or a damaged one."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if any(_sha256(folder / name) != digest for name, digest in meta["files"].items()):
+            return None
+        tokenizer = load_tokenizer(folder)
+        return tokenizer if tokenizer.fingerprint == meta["fingerprint"] else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SeqlabError):
+        return None
+
+
+@cache
+def _versions() -> list[str]:
+    own = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        own.update(path.read_bytes())
+    return [own.hexdigest(), platform.python_version(), *map(version, LIBRARIES)]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

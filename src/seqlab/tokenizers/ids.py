@@ -1,0 +1,121 @@
+"""Numbers that are ids already: pixels, codes of a quantiser, tokens that another program made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from pydantic import Field
+
+from seqlab.errors import DataError
+from seqlab.recipe import PartSettings
+from seqlab.tokenizers.tokenizer import END, Encoding, Tokenizer, only_keys
+from seqlab.tokenizers.word import WordStream
+
+NUMBER = re.compile(r"[0-9]{1,20}")  # int() would take much more: +1, 1_000, the digits of other scripts
+PART = re.compile(r"[^\s,]+")
+LOOKED_UP = 1 << 16
+MOST = 2**32 - 1
+"""The token store keeps ids in 32 bits."""
+
+
+class IdTokenizer(Tokenizer):
+    """`<end>` is 0 and the number n is n + 1. Numbers are written with blanks (or commas) between them: "0 255 7"."""
+
+    class Settings(PartSettings):
+        kind: str = "ids"
+        vocab_size: int | None = Field(default=None, gt=1, le=MOST)
+        """One more than there are different numbers, for `<end>`: 257 for bytes. None finds the largest number."""
+        not_inherited = frozenset({"vocab_size"})  # a number of word pieces is no number of symbols
+
+    kind = "ids"
+    unit = "symbol"
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pieces = _Decimals(count)
+        self.known = {str(number): number + 1 for number in range(min(count, LOOKED_UP))}
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
+        largest, seen = -1, set[str]()
+        for text in texts:
+            fresh = set(_parts(text)) - seen  # each number is parsed once
+            seen |= fresh
+            largest = max(largest, max(map(_number, fresh), default=-1))
+        if largest < 0:
+            raise DataError("the training sequences are empty: there is no number in them")
+        if largest >= MOST - 1:
+            raise DataError(f"{largest} is too large for an id", hint="number what occurs from 0 on")
+        count = largest + 1 if settings.vocab_size is None else settings.vocab_size - 1
+        if largest >= count:
+            what = f"{largest} is in the data, but 'tokenizer.vocab_size' {count + 1} has room for 0 to {count - 1}"
+            raise DataError(what, hint=f"it must be at least {largest + 2}: one is for <end>")
+        return cls(count)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.count + 1
+
+    def encode(self, text: str) -> Encoding:
+        return Encoding(self._ids(text), [match.span() for match in PART.finditer(text)])
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._ids(text) for text in texts]
+
+    def _ids(self, text: str) -> list[int]:
+        parts = _parts(text)
+        try:
+            return list(map(self.known.__getitem__, parts))  # a look-up is four times as fast as parsing
+        except KeyError:
+            numbers = list(map(_number, parts))
+        if (largest := max(numbers)) >= self.count:
+            hint = "train on data that has it, or set tokenizer.vocab_size"
+            raise DataError(f"{largest} is not in the vocabulary, which is 0 to {self.count - 1}", hint=hint)
+        return [number + 1 for number in numbers]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join([str(token - 1) for token in ids if token != self.end_id])
+
+    def token(self, index: int) -> str:
+        return END if index == self.end_id else self.pieces[index]
+
+    def stream(self) -> WordStream:
+        return WordStream(self.pieces, attach=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        only_keys(data, "count")
+        if type(data["count"]) is not int or not 0 < data["count"] < MOST:
+            raise ValueError("'count' is no number of ids")
+        return cls(data["count"])
+
+
+class _Decimals(Sequence[str]):
+    """The text of each token, made when it is asked for: there may be millions."""
+
+    def __init__(self, numbers: int) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return self.numbers + 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return str(index - 1) if index else ""
+
+
+def _parts(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _number(part: str) -> int:
+    if not NUMBER.fullmatch(part):
+        hint = "ids are whole numbers from 0 on; tokenizer.kind=symbols takes any symbols"
+        raise DataError(f"'{part[:40]}' is no id", hint=hint)
+    return int(part)
