@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer as LibraryTokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from seqlab.tokenizers import bpe
+from seqlab.tokenizers import dictionary
 from seqlab.tokenizers.bpe import ByteBPETokenizer
 from seqlab.tokenizers.classic_bpe import ClassicBPETokenizer
 from seqlab.tokenizers.merges import apply_merges, learn_merges, shown, split_word
@@ -136,7 +136,7 @@ def test_long_texts_are_cut_where_it_changes_nothing(text):
     learned = ByteBPETokenizer.fit([corpus * 3], ByteBPETokenizer.Settings(vocab_size=300))
     whole = learned.encoder.encode(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bpe, "PART_SIZE", 1)
+        patch.setattr(dictionary, "PART_SIZE", 1)
         parts = learned.encode(text)
         assert (parts.ids, parts.offsets) == (whole.ids, whole.offsets)
         assert learned.encode_batch([text, text]) == [whole.ids, whole.ids]

@@ -87,7 +87,7 @@ def kept(tokenizer, text):
     """What of a text must come back: all of it, or what is left when it is cleaned and blanks are forgotten."""
     if tokenizer.kind == "wordpiece":
         return "".join(tokenizer.cleaning.words(text))
-    if tokenizer.kind == "sentencepiece":
+    if tokenizer.kind in ("sentencepiece", "unigram"):
         text = tokenizer.processor.normalize(text).replace("▁", " ")
         return text.removeprefix(" ") if tokenizer.prefix else text
     return "".join(text.split()) if tokenizer.kind in ("word", "classic-bpe", "symbols") else text

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqlab.data.randomness import Key
+from seqlab.errors import DataError
+from seqlab.tokenizers.lattice import Pieces, Sampler
 from seqlab.tokenizers.unigram import UnigramTokenizer
 
-PIECES = {"a": -1.0, "b": -1.5, "ab": -2.0, "ba": -3.0, "aba": -3.2, " a": -1.7, " ": -2.5}
-SMALL = UnigramTokenizer(list(PIECES), list(PIECES.values()), byte_fallback=True)
+CORPUS = [
+    "the cat sat on the mat and the dog sat on the cat",
+    "the unhappiest of cats was happier than the happiest dog",
+    "日本語のテキスト and naïve words, re-read 1,234 times!",
+] * 20
+
+
+LEARNED = UnigramTokenizer.fit(CORPUS, UnigramTokenizer.Settings(vocab_size=400))
+SCORES = {text: score for text, (_, score) in LEARNED.lattice.known.items()}
+SMALL = {"a": -1.0, "b": -1.5, "ab": -2.0, "ba": -3.0, "aba": -3.2, "bab": -2.2}
 
 
 def all_cuts(text, pieces):
@@ -27,104 +35,94 @@ def all_cuts(text, pieces):
     return [(head, *tail) for head in heads for tail in all_cuts(text[len(head) :], pieces)]
 
 
-def pieces_of(tokenizer, ids):
-    return tuple(tokenizer.pieces[index].decode() for index in ids)
-
-
-def exact(text, alpha):
-    weights = {cut: math.exp(alpha * sum(PIECES[piece] for piece in cut)) for cut in all_cuts(text, PIECES)}
+def exact(text, pieces, alpha):
+    weights = {cut: math.exp(alpha * sum(pieces[piece] for piece in cut)) for cut in all_cuts(text, pieces)}
     total = sum(weights.values())
     return {cut: weight / total for cut, weight in weights.items()}
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0, 2.0])
-@pytest.mark.parametrize("text", ["ababa", "ab aba"])
-def test_samples_have_the_exact_probabilities(text, alpha):
-    expected, draws = exact(text, alpha), 20_000
-    assert len(expected) > 8
-    generator = np.random.default_rng(0)
-    counts = Counter(pieces_of(SMALL, SMALL.sample(text, generator, alpha)) for _ in range(draws))
+def pieces_of(ids):
+    return tuple(LEARNED.pieces[index].decode() for index in ids)
+
+
+def agree(counts, expected):
+    """Every cut as often as it should be drawn, to five standard deviations."""
+    draws = counts.total()
     assert set(counts) <= set(expected)
     for cut, probability in expected.items():
         spread = math.sqrt(draws * probability * (1 - probability))
         assert abs(counts[cut] - draws * probability) <= 5 * spread + 1, cut
 
 
-@given(st.text("ab ", max_size=12))
-@settings(deadline=None, max_examples=100)
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0, 2.0])
+def test_the_lattice_is_sampled_exactly(alpha):
+    names = list(SMALL)
+    pieces = Pieces({text: ((names.index(text),), score) for text, score in SMALL.items()}, lambda _: (), 0.0, 3)
+    sampler = Sampler.over(pieces.arcs("ababab"), alpha)
+    expected = exact("ababab", SMALL, alpha)
+    assert len(expected) > 15
+    numbers = iter(np.random.default_rng(0).random(200_000).tolist())
+    agree(
+        Counter(tuple(names[arc.tokens[0]] for arc in sampler.draw(numbers)) for _ in range(20_000)),
+        expected,
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_samples_have_the_exact_probabilities(alpha):
+    """Of a learnt vocabulary, over several words."""
+    text = "the cats sat"
+    expected = exact(text, SCORES, alpha)
+    assert len(expected) > 15
+    generator = np.random.default_rng(0)
+    agree(Counter(pieces_of(LEARNED.sample(text, generator, alpha)) for _ in range(10_000)), expected)
+
+
+@pytest.mark.parametrize("text", ["the unhappiest cat", "mats on dogs", "happier", "was sat on"])
 def test_the_best_cut_is_the_best_of_all(text):
-    cuts = all_cuts(text, PIECES)
-    best = max(sum(PIECES[piece] for piece in cut) for cut in cuts)
-    ids = SMALL.encode(text).ids
-    assert pieces_of(SMALL, ids) in cuts
-    assert SMALL.log_probability(ids) == pytest.approx(best)
-    assert SMALL.sample(text, np.random.default_rng(0), alpha=200.0) == ids or best - SMALL.log_probability(ids) < 0.1
+    best = max(all_cuts(text, SCORES), key=lambda cut: sum(SCORES[piece] for piece in cut))
+    assert pieces_of(LEARNED.encode(text).ids) == best
+    assert pieces_of(LEARNED.sample(text, np.random.default_rng(0), alpha=1000.0)) == best
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text("ab \n▁")
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text("the cats \n▁é")
 
 
 @given(TEXT, st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 1.0]))
 @settings(deadline=None, max_examples=100)
 def test_every_sample_is_the_same_text(text, seed, alpha):
     """Bytes and all; and the same key gives the same cut, whatever was asked before."""
-    ids = SMALL.sample(text, Key(seed, 3).generator(17), alpha)
-    assert SMALL.decode(ids) == text
-    fresh = UnigramTokenizer(list(PIECES), list(PIECES.values()), byte_fallback=True)
-    assert fresh.sample(text, Key(seed, 3).generator(17), alpha) == ids
+    ids = LEARNED.sample(text, Key(seed, 3).generator(17), alpha)
+    assert LEARNED.decode(ids) == text
+    before = dict(LEARNED.samplers)
+    LEARNED.samplers.clear()
+    assert LEARNED.sample(text, Key(seed, 3).generator(17), alpha) == ids
+    LEARNED.samplers.update(before)
 
 
 def test_other_epochs_and_examples_have_other_cuts():
-    text = "ab aba baab ab " * 5
     keys = [Key(0, epoch).generator(example) for epoch in range(3) for example in range(3)]
-    cuts = {tuple(SMALL.sample(text, generator, 0.5)) for generator in keys}
-    assert len(cuts) == 9
-
-
-def test_unknown_without_bytes():
-    small = UnigramTokenizer(list(PIECES), list(PIECES.values()), byte_fallback=False)
-    encoding = small.encode("axéb")
-    assert [small.token(index) for index in encoding.ids] == ["a", "<unk>", "<unk>", "b"]
-    assert encoding.offsets == list(pairwise(range(5)))
-    assert small.decode(encoding.ids) == "a\ufffd\ufffdb"
-
-
-CORPUS = [
-    "the cat sat on the mat and the dog sat on the cat",
-    "the unhappiest of cats was happier than the happiest dog",
-    "日本語のテキスト and naïve words, re-read 1,234 times!",
-] * 20
-
-
-def test_cuts_as_sentencepiece_does(multilingual):
-    """The same pieces and scores, in its model and in ours: the same cuts, bytes included."""
-    from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
-
-    settings = SentencePieceTokenizer.Settings(vocab_size=500)
-    peer = SentencePieceTokenizer.fit(CORPUS, settings)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=peer.model)
-    ours = UnigramTokenizer.fit(CORPUS, UnigramTokenizer.Settings(vocab_size=499))
-    assert ours.pieces[257:] == peer.pieces[258:]
-    for line in [*CORPUS[:3], *multilingual, "  two  blanks\n\n and lines \n"]:
-        assert [index + 1 for index in ours.encode(line).ids] == processor.encode(line)
-
-
-def test_settings_are_checked():
-    from seqlab.errors import DataError
-
-    for size, fallback in ((257, True), (258, True), (3, False)):
-        options = UnigramTokenizer.Settings(vocab_size=size, byte_fallback=fallback)
-        if size == 257:
-            with pytest.raises(DataError, match="no room"):
-                UnigramTokenizer.fit(["a b"], options)
-        else:
-            assert UnigramTokenizer.fit(["a b"], options).vocab_size == size
+    assert len({tuple(LEARNED.sample(CORPUS[1], generator, 0.1)) for generator in keys}) == 9
 
 
 def test_bytes_and_ends_stay_when_text_is_cut_anew():
-    ids = [0, *SMALL.encode("ab é aba").ids, 0]
-    half = ids[:-5]  # ends inside of é
-    for cut in (ids, half, ids[4:]):
-        again = SMALL.resample(cut, np.random.default_rng(1), 0.3)
-        assert SMALL.decode(again) == SMALL.decode(cut)
-        assert [index for index in again if index < SMALL.first] == [index for index in cut if index < SMALL.first]
+    ids = [0, *LEARNED.encode("the cat ж sat on").ids, 0]
+    first = next(place for place, index in enumerate(ids) if LEARNED.is_byte[index])
+    for cut in (ids, ids[: first + 1], ids[first + 1 :]):  # also where a character is cut in two
+        again = LEARNED.resample(cut, np.random.default_rng(1), 0.3)
+        assert LEARNED.decode(again) == LEARNED.decode(cut)
+        assert [i for i in again if i not in LEARNED.text_ids] == [i for i in cut if i not in LEARNED.text_ids]
+
+
+def test_unknown_without_bytes():
+    learned = UnigramTokenizer.fit(CORPUS, UnigramTokenizer.Settings(vocab_size=80, byte_fallback=False))
+    assert learned.unknown_id in learned.encode("ж").ids
+    assert learned.sample("catж", np.random.default_rng(0), 1000.0)[-1] == learned.unknown_id
+
+
+def test_sizes():
+    for size, fallback in ((259, True), (3, False)):
+        options = UnigramTokenizer.Settings(vocab_size=size, byte_fallback=fallback)
+        assert UnigramTokenizer.fit(["a b"], options).vocab_size == size
+    with pytest.raises(DataError, match="no room"):
+        UnigramTokenizer.fit(["a b"], UnigramTokenizer.Settings(vocab_size=258))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words, parts_of
 from seqlab.tokenizers.merges import MOST_SYMBOLS, known_first, learn_merges
 from seqlab.tokenizers.tokenizer import (
     END,
@@ -26,7 +26,6 @@ from seqlab.tokenizers.tokenizer import (
     distinct_strings,
     only_keys,
     readable_bytes,
-    refuse_surrogates,
 )
 
 
@@ -45,8 +44,6 @@ ENDS = (END, "<|endoftext|>", "</s>")
 BLANK, SIGN = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
 UNIT = re.compile(rf" ?{SIGN}+|{BLANK}+(?!{SIGN})|{BLANK}")
 MIN_FREQUENCY = 2
-FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
-PART_SIZE = 1 << 15  # characters
 
 
 class ByteBPETokenizer(Tokenizer):
@@ -103,7 +100,7 @@ class ByteBPETokenizer(Tokenizer):
         return len(self.tokens)
 
     def encode(self, text: str) -> Encoding:
-        parts = list(_parts(text))
+        parts = list(parts_of(text))
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         shift = 0
@@ -114,7 +111,7 @@ class ByteBPETokenizer(Tokenizer):
         return Encoding(ids, offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        parts = [list(_parts(text)) for text in texts]
+        parts = [list(parts_of(text)) for text in texts]
         encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
         return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
@@ -142,19 +139,6 @@ class ByteBPETokenizer(Tokenizer):
         if not known & set(ENDS) - {left + right for left, right in merges}:
             raise ValueError("there is no token for the end")
         return cls(tokens, merges)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """A long text in parts that give the same ids as the whole, by several threads and in little memory.
-
-    Words are cut off with the blank before them, so there is always a cut before the first of some blanks.
-    """
-    refuse_surrogates(text)
-    start = 0
-    while (cut := FIRST_BLANK.search(text, start + PART_SIZE)) is not None:
-        yield text[start : cut.start()]
-        start = cut.start()
-    yield text[start:]
 
 
 # The library's threads do not survive a fork, and it warns on stderr in every forked process. It is told to

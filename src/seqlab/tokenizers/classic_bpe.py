@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -70,9 +70,9 @@ class ClassicBPETokenizer(Tokenizer):
         counts = count_words(texts, str.split, settings.dictionary)
         if not counts:
             raise DataError("the training texts are empty: there is no word to learn")
-        words = [(split_word(word, settings.word_end), count) for word, count in counts.items()]
         room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
-        alphabet = _alphabet(words, room)
+        alphabet = _alphabet(counts, settings.word_end, room)
+        words = ((split_word(word, settings.word_end), count) for word, count in counts.items())
         merges = learn_merges(words, alphabet, room, settings.min_frequency)
         made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same symbol
         return cls([*alphabet, *made], merges, settings.word_end)
@@ -150,20 +150,18 @@ class ClassicBPETokenizer(Tokenizer):
         return cls(symbols, merges, data["word_end"])
 
 
-def _alphabet(words: Sequence[tuple[Sequence[str], int]], room: int | None) -> list[str]:
+def _alphabet(words: Mapping[str, int], word_end: str, room: int | None) -> list[str]:
     """The start symbols, sorted, or the most frequent. Every character is one by itself too: it can stand anywhere."""
-    symbols = set().union(*(symbols for symbols, _ in words)) - {WORD_END}  # which has its place already
-    symbols |= {symbol.rstrip(WORD_END) for symbol in symbols}
+    symbols: set[str] = set().union(*words)
+    if word_end == "glued":
+        symbols |= {word[-1] + WORD_END for word in words}
     if room is None or len(symbols) <= room:
         return sorted(symbols)
     counts: Counter[str] = Counter()
-    for word, count in words:
-        for symbol in word:
+    for word, count in words.items():
+        for symbol in (*word, word[-1] + WORD_END):
             counts[symbol] += count
-        if word[-1] != WORD_END:
-            counts[word[-1].rstrip(WORD_END)] += count
-    del counts[WORD_END]
-    return sorted(most_frequent(counts, room))
+    return sorted(most_frequent({symbol: counts[symbol] for symbol in symbols}, room))
 
 
 class SubwordStream(TextStream):

@@ -1,65 +1,67 @@
-"""All ways to cut a word into pieces: the most probable one, and samples.
+"""All ways to cut a word into pieces, and samples of them.
 
 A path from the beginning of the word to its end takes arcs (a piece from one place to another), and
 
     log P(path) = Σ score(arc)
 
-The best path to each place is the best of an arc and the best path to where that arc begins (Viterbi). A path
-is sampled with probability ∝ P(path)^α by summing forward, F(j) = log Σ exp(F(i) + α · score(i → j)) over the
-arcs that end in j, and then drawing backward from the end: arc i → j with probability exp(F(i) + α · score − F(j)).
+A path is sampled with probability ∝ P(path)^α by summing forward, F(0) = 0, F(j) = log Σ exp(F(i) + α · score(i → j))
+over the arcs that end in j, and then drawing backward from the end: arc i → j with probability
+exp(F(i) + α · score(i → j) − F(j)).
 
-Kudo 2018, https://arxiv.org/abs/1804.10959, section 3.2 (there over the l best paths; here over all of them)
+Kudo 2018, https://arxiv.org/abs/1804.10959, section 3.2 (there from the l best paths; here from all of them)
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+Tokens = tuple[int, ...]
+
 
 class Arc(NamedTuple):
-    """The tokens of a piece that begins at `start`: one, or the bytes of a character."""
+    """A piece that begins at `start`, and the tokens it stands for: one, or the bytes of a character."""
 
     start: int
-    tokens: tuple[int, ...]
+    tokens: Tokens
     score: float
 
 
-Arcs = Sequence[Sequence[Arc]]
-"""`arcs[j - 1]` are those that end in j, the longest first."""
+@dataclass(frozen=True)
+class Pieces:
+    """What a word may be cut into."""
 
+    known: Mapping[str, tuple[Tokens, float]]
+    spell: Callable[[str], Tokens]
+    """A character that is no piece, which scores `unknown_score`."""
+    unknown_score: float
+    longest: int
 
-class Step(NamedTuple):
-    """An arc on a path, and where it ends."""
-
-    arc: Arc
-    stop: int
-
-
-def best_path(arcs: Arcs) -> list[Step]:
-    """The path of the highest score; of equal ones, that whose last piece is longest, then the one before it, ..."""
-    scores = [0.0]
-    taken: list[Arc] = []
-    for ending in arcs:
-        arc = max(ending, key=lambda arc: scores[arc.start] + arc.score)
-        scores.append(scores[arc.start] + arc.score)
-        taken.append(arc)
-    return _walk(len(arcs), lambda stop: taken[stop - 1])
+    def arcs(self, word: str) -> list[list[Arc]]:
+        """For each place but the first, the arcs that end there."""
+        arcs = []
+        for stop in range(1, len(word) + 1):
+            starts = range(max(0, stop - self.longest), stop)
+            ending = [Arc(start, *self.known[word[start:stop]]) for start in starts if word[start:stop] in self.known]
+            if not ending or ending[-1].start < stop - 1:
+                ending.append(Arc(stop - 1, self.spell(word[stop - 1]), self.unknown_score))
+            arcs.append(ending)
+        return arcs
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """What is drawn from at each place: the arcs that end there, and their probabilities summed up."""
+    """What is drawn from at each place but the first: the arcs that end there, and their probabilities summed up."""
 
-    arcs: Arcs
+    arcs: Sequence[Sequence[Arc]]
     chances: list[list[float]]
 
     @classmethod
-    def over(cls, arcs: Arcs, alpha: float) -> Sampler:
+    def over(cls, arcs: Sequence[Sequence[Arc]], alpha: float) -> Sampler:
         forward = [0.0]
         chances = []
         for ending in arcs:
@@ -71,20 +73,13 @@ class Sampler:
             chances.append(list(accumulate(weight / total for weight in weights)))
         return cls(arcs, chances)
 
-    def draw(self, numbers: Iterator[float]) -> list[Step]:
-        """A path; `numbers` are uniform in [0, 1), and one is used for each piece."""
-
-        def choose(stop: int) -> Arc:
+    def draw(self, numbers: Iterator[float]) -> list[Arc]:
+        """A path, first arc first; `numbers` are uniform in [0, 1), and one is used for each arc."""
+        path: list[Arc] = []
+        stop = len(self.arcs)
+        while stop:
             ending = self.arcs[stop - 1]
-            return ending[min(bisect(self.chances[stop - 1], next(numbers)), len(ending) - 1)]  # sums may miss 1
-
-        return _walk(len(self.arcs), choose)
-
-
-def _walk(stop: int, choose: Callable[[int], Arc]) -> list[Step]:
-    """From the end to the beginning, and turned round."""
-    steps = []
-    while stop:
-        steps.append(Step(choose(stop), stop))
-        stop = steps[-1].arc.start
-    return steps[::-1]
+            choice = bisect(self.chances[stop - 1], next(numbers))
+            path.append(ending[min(choice, len(ending) - 1)])  # rounded sums may end a little below 1
+            stop = path[-1].start
+        return path[::-1]

@@ -101,16 +101,15 @@ class _Corpus:
         self.signs = _Signs()
         self.words: list[str] = []
         self.weights: list[int] = []
-        self.places: defaultdict[str, list[int]] = defaultdict(list)  # may name words that no longer have the pair
+        places: defaultdict[str, list[int]] = defaultdict(list)
         for index, (symbols, count) in enumerate(words):
             word = "".join(map(self.signs.__getitem__, symbols))
             self.words.append(word)
             self.weights.append(count)
             for pair in map(add, word, word[1:]):
-                self.places[pair].append(index)
-        self.counts: defaultdict[str, int] = defaultdict(int)
-        for pair, indices in self.places.items():
-            self.counts[pair] = sum(map(self.weights.__getitem__, indices))
+                places[pair].append(index)
+        self.places = dict(places)  # in which words a pair is; they may have lost it since
+        self.counts = {pair: sum(map(self.weights.__getitem__, indices)) for pair, indices in places.items()}
 
     def merge(self, pair: str, new: str) -> list[str]:
         """Put `new` in place of a pair, everywhere; returns the pairs that have become more frequent."""
@@ -143,15 +142,17 @@ class _Corpus:
 
     def _replace(self, old: str, new: str, indices: list[int]) -> str:
         """One pair has become another, once for each time that a word is named."""
-        total = sum(map(self.weights.__getitem__, indices))
-        counts = self.counts
-        counts[new] += total
-        self.places[new] += indices
-        if counts[old] > total:
-            counts[old] -= total
+        counts, places, total = self.counts, self.places, sum(map(self.weights.__getitem__, indices))
+        if new in counts:
+            counts[new] += total
+            places[new] += indices
+        else:
+            counts[new], places[new] = total, indices
+        if left := counts[old] - total:
+            counts[old] = left
         else:
             del counts[old]
-            self.places.pop(old, None)
+            places.pop(old, None)
         return new
 
 

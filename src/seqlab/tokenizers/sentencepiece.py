@@ -66,15 +66,15 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: bytes) -> None:
         self.model = model
         self.processor = _processor(model)
-        size = self.processor.get_piece_size()
-        pieces = [self.processor.id_to_piece(index) for index in range(size)]
-        self.silent = {index for index in range(size) if self.processor.is_control(index)}
-        self.is_byte = [self.processor.is_byte(index) for index in range(size)]
-        own_end = self.processor.eos_id()
-        self.end_id = size if own_end < 0 else own_end
-        self.names = pieces if own_end >= 0 else [*pieces, END]
+        names = [self.processor.id_to_piece(index) for index in range(self.processor.get_piece_size())]
+        self.end_id = self.processor.eos_id()
+        if self.end_id < 0:  # it has none: one more token
+            self.end_id = len(names)
+            names.append(END)
+        self.names = names
+        self.is_byte = [index != self.end_id and self.processor.is_byte(index) for index in range(len(names))]
         self.unknown_id = None if any(self.is_byte) else self.processor.unk_id()
-        self.pieces = [self._bytes(index) for index in range(len(self.names))]
+        self.pieces = [self._bytes(index) for index in range(len(names))]
         self.prefix = self.processor.normalize("a").startswith(SPACE)
         # A ▁ can be spelt unless a blank is put before each text, and so before each part of one.
         can_spell = self.unknown_id is None and not self.prefix
@@ -83,7 +83,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _bytes(self, index: int) -> bytes:
         if index == self.processor.unk_id():
             return "\N{REPLACEMENT CHARACTER}".encode()
-        if index == self.end_id or index in self.silent:
+        if index == self.end_id or self.processor.is_control(index):
             return b""
         name = self.names[index]
         return bytes([int(name[1:-1], 16)]) if self.is_byte[index] else name.replace(SPACE, " ").encode()
