@@ -29,9 +29,12 @@ from typing import IO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.data.scratch import Integers
 from seqlab.errors import DataError, RunError
 from seqlab.models.ngram import NGram
-from seqlab.models.ngram_smoothing import END, Floats, Integers, Tables
+from seqlab.models.ngram_counting import END
+from seqlab.models.ngram_smoothing import Floats
+from seqlab.models.ngram_tables import Tables
 from seqlab.tokenizers.tokenizer import END as END_WORD
 
 BEGINS, ENDS = "<s>", "</s>"
@@ -158,7 +161,7 @@ class _Reader:
         if self.line != b"\\end\\":
             raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
         model = NGram(NGram.Settings(order=len(sizes)), len(words))
-        model.set_tables(keys[1:], Tables(log_probability, log_backoff[:-1]), np.ones(len(words), dtype=bool))
+        model.set_tables(Tables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
         return model, words
 
     def sizes(self) -> list[int]:
