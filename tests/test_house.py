@@ -30,6 +30,7 @@ ORDER = [
     "run",
     "preparation",
     "launch",
+    "conversion",
     "checkup",
     "comparison",
     "cli",

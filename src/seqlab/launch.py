@@ -17,9 +17,10 @@ import seqlab
 from seqlab.build import choose_device
 from seqlab.data.readers import fingerprint
 from seqlab.errors import RunError
-from seqlab.preparation import Prepared, prepare
+from seqlab.preparation import prepare
 from seqlab.recipe import Recipe, flatten
 from seqlab.run import Run, load, run_recipe, use_code
+from seqlab.tasks.task import Task
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.distributed import Ranks, is_first
 from seqlab.training.trainer import Silence, Watcher
@@ -56,7 +57,7 @@ def train(
             recipe = _filled(prepared.budgeted(ranks, watcher), ranks, remembered)
         fitting = prepared.fitting(recipe, folder, watcher, ranks)
         if existing is None and ranks.first:
-            _create(folder, recipe, prepared)
+            write_folder(folder, recipe, prepared.task)
         ranks.wait()
         fitting.run()
         ranks.wait()
@@ -97,17 +98,17 @@ def _filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
     return recipe.model_copy(update={"training": training.model_copy(update=grid), "environment": environment})
 
 
-def _create(folder: Path, recipe: Recipe, prepared: Prepared) -> None:
+def write_folder(folder: Path, recipe: Recipe, task: Task) -> None:
     """The run folder, with the recipe last: a folder without it was never begun."""
     fresh = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        prepared.task.tokenizer.save(folder / "tokenizer")
+        task.tokenizer.save(folder / "tokenizer")
         alone = {
             "model": recipe.to_dict()["model"],
-            "sizes": prepared.task.sizes,
-            "memory": prepared.task.memory(),
-            "tokenizer": prepared.task.tokenizer.fingerprint,
+            "sizes": task.sizes,
+            "memory": task.memory(),
+            "tokenizer": task.tokenizer.fingerprint,
         }
         (folder / "model.yaml").write_text(yaml.safe_dump(alone, sort_keys=False), encoding="utf-8")
         draft = folder / ".draft-recipe"
@@ -124,7 +125,7 @@ def _existing(
     folder: Path, recipe: Recipe, resume: bool, ranks: Ranks, code: str | os.PathLike[str] | None
 ) -> Recipe | None:
     """The recipe of a run that is to be resumed; None if there is nothing yet."""
-    if not _is_begun(folder):
+    if not is_begun(folder):
         return None
     if not resume:
         raise RunError(
@@ -143,7 +144,7 @@ def _existing(
     return existing
 
 
-def _is_begun(folder: Path) -> bool:
+def is_begun(folder: Path) -> bool:
     """Whether there is a run in a folder; or an error where none can be."""
     try:
         if folder.exists() and not folder.is_dir():

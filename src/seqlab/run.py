@@ -17,6 +17,7 @@ import yaml
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
+from seqlab.data.batches import Split
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
 from seqlab.decoding.generate import generate
@@ -80,13 +81,18 @@ class Run:
 
     def evaluate(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> dict[str, Any]:
         """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable."""
-        settings = self.recipe.data
-        if data is not None:
-            files = data if isinstance(data, str) else list(data)
-            settings = settings.model_copy(update={"valid": files})
-        split = self.task.split(settings, "valid", training=False)
+        split = self.held_out(data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         return {**self.task.metrics(totals, split), "step": self.step, "signature": self.task.signature(split)}
+
+    def held_out(self, data: str | Sequence[str] | None = None) -> Split:
+        """The held-out part of its data, or other files in its place."""
+        settings = self.recipe.data
+        if data is not None:
+            settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
+        elif not settings.train:
+            raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
+        return self.task.split(settings, "valid", training=False)
 
     def stream(
         self,

@@ -1,7 +1,6 @@
 """The n-gram model: its numbers against formulas written out, and the contract of a language model."""
 
 import itertools
-import math
 from collections import Counter, defaultdict
 
 import numpy as np

@@ -15,6 +15,7 @@ COMMANDS = {
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "compare": "Train several recipes under one budget: one table, one plot.",
+    "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
     "data": "Look at data before training on it.",

@@ -105,10 +105,11 @@ class Ranges:
 
     def send(self, ids: Integers, *columns: Integers) -> None:
         """Rows by their ids; without other columns, a row is its id."""
-        places, stops = self._places(ids)
+        order, parts = self._parts(ids)
         for number, values in enumerate(columns or [ids]):
-            for sent, part in zip(self.sent, np.split(values[places], stops[:-1]), strict=True):
-                sent[number].append(part)
+            values = values[order]
+            for place, start, stop in parts:
+                self.sent[place][number].append(values[start:stop])
 
     def size(self, place: int) -> int:
         return len(self.sent[place][0])
@@ -124,27 +125,28 @@ class Ranges:
 
     def collect(self, ids: Integers) -> Numbers:
         """The answers to the rows that were sent with these ids: the same ids in the same order, in any pieces."""
-        places, stops = self._places(ids)
-        parts = []
-        for place, count in enumerate(np.diff(stops, prepend=0).tolist()):
-            start = self.collected[place]
-            self.collected[place] += count
-            parts.append(self.answers[place].read(start, start + count))
-        if len(parts) == 1:
-            return parts[0]
-        values = np.concatenate(parts)
+        order, parts = self._parts(ids)
+        values = np.empty(len(ids), self.answers[0].dtype)
+        for place, start, stop in parts:
+            read = self.collected[place]
+            self.collected[place] += stop - start
+            values[start:stop] = self.answers[place].read(read, read + stop - start)
         back = np.empty_like(values)
-        back[places] = values
+        back[order] = values
         return back
 
     def drop(self) -> None:
         for column in [*(column for columns in self.sent for column in columns), *self.answers]:
             column.drop()
 
-    def _places(self, ids: Integers) -> tuple[Any, Integers]:
-        """An order of the rows that puts those of a range side by side, and where each range stops in it."""
+    def _parts(self, ids: Integers) -> tuple[Any, list[tuple[int, int, int]]]:
+        """An order of the rows that puts those of a range side by side; and (range, start, stop) in that order."""
         if len(self.sent) == 1:
-            return slice(None), np.array([len(ids)])
-        place = np.searchsorted(self.bounds[1:-1], ids, side="right").astype(np.uint16)
-        stops = np.cumsum(np.bincount(place, minlength=len(self.sent)))
-        return np.argsort(place, kind="stable"), stops
+            return slice(None), [(0, 0, len(ids))]
+        place = np.searchsorted(self.bounds[1:-1], ids, side="right")
+        place = place.astype(np.min_scalar_type(len(self.sent)))  # 16 bits are sorted faster
+        sizes = np.bincount(place, minlength=len(self.sent))
+        stops = np.cumsum(sizes)
+        used = np.flatnonzero(sizes)
+        parts = zip(used.tolist(), (stops - sizes)[used].tolist(), stops[used].tolist(), strict=True)
+        return np.argsort(place, kind="stable"), list(parts)

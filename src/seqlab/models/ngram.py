@@ -31,10 +31,10 @@ from seqlab.recipe import PartSettings
 UNSEEN = -1  # instead of a context's id: it was never seen
 NOTHING = -2  # the document does not reach back so far
 
-IN_MEMORY = 192
-"""Bytes for each token of a text, about, that counting it in memory takes at order 5."""
-ON_DISK = 160
-"""Bytes for each row, about, that counting on disk takes at once."""
+IN_MEMORY = 45
+"""Bytes that counting in memory takes for each token and order, at most: measured from order 2 to 7."""
+ON_DISK = 110
+"""Bytes that counting on disk takes for each row of a piece."""
 READ = 1 << 16
 """Tokens of a text that are looked up at once."""
 ENTRY = 16
@@ -121,7 +121,7 @@ class NGram(LanguageModel):
         Where the text is too large for memory, files are written into `folder`, which is removed afterwards.
         """
         text, memory = Text(tokens, self.vocab_size), int(self.settings.memory)
-        if len(text) * IN_MEMORY * (self.order + 1) // 6 <= memory:
+        if len(text) * self.order * IN_MEMORY <= memory:
             self.set_tables(self._counted(text, Scratch(sys.maxsize)))
             return
         folder = folder or Path(tempfile.mkdtemp(prefix="ngrams-"))
