@@ -31,6 +31,7 @@ ORDER = [
     "preparation",
     "launch",
     "mixing",
+    "conversion",
     "checkup",
     "comparison",
     "cli",

@@ -17,6 +17,7 @@ import yaml
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
+from seqlab.data.batches import Split
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
 from seqlab.decoding.generate import generate
@@ -27,7 +28,7 @@ from seqlab.decoding.suggest import Suggestion, suggest
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
-from seqlab.recipe import Recipe
+from seqlab.recipe import DataSettings, Recipe
 from seqlab.recipe_tree import Tree
 from seqlab.tasks.task import Prompts, Task
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
@@ -85,17 +86,21 @@ class Run:
 
         `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds.
         """
-        settings = self.recipe.data
-        if scramble is not None:
-            settings = self.recipe.changed({"data.scramble": scramble}).data
-        if data is not None:
-            files = data if isinstance(data, str) else list(data)
-            settings = settings.model_copy(update={"valid": files})
-        split = self.task.split(settings, "valid", training=False)
+        recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
+        split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
-        noise = {"scramble": settings.scramble} if settings.scramble else {}
+        noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise}
         return {**self.task.metrics(totals, split), "step": self.step, "signature": signature}
+
+    def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
+        """The held-out part of its data, or other files in its place."""
+        settings = settings or self.recipe.data
+        if data is not None:
+            settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
+        elif not settings.train:
+            raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
+        return self.task.split(settings, "valid", training=False)
 
     def stream(
         self,

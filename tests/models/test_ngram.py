@@ -1,7 +1,6 @@
 """The n-gram model: its numbers against formulas written out, and the contract of a language model."""
 
 import itertools
-import math
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -108,7 +107,7 @@ def test_ngrams_of_a_phrase():
     """'the students opened their' has 4, 3, 2 and 1 n-grams of order 1 to 4, beside those at its two ends."""
     sizes = fitted("counts", order=4, documents=[[1, 2, 3, 4]]).sizes()
     ends = [1, 2, 2, 2]  # </s>; <s> the, their </s>; ...
-    assert sizes.ngrams == [n + more for n, more in zip([4, 3, 2, 1], ends, strict=True)]
+    assert [size.ngrams for size in sizes] == [n + more for n, more in zip([4, 3, 2, 1], ends, strict=True)]
 
 
 def test_counts_are_undefined_after_an_unseen_context():
@@ -259,12 +258,21 @@ def test_tables_are_saved_and_loaded(model):
 
 def test_sizes():
     model = fitted("kneser-ney", order=2, documents=[[1, 2], [1, 2, 2]], vocab_size=5)
-    sizes = model.sizes(np.array([1, 2, 3, 0, 2, 0]))
-    assert sizes.ngrams == [3, 4]  # 0 1 2; 01 12 20 22
-    assert sizes.seen == [3 / 5, 4 / 25]
-    assert sizes.bytes == sum(buffer.nbytes for buffer in model.buffers())
-    assert sizes.unseen == pytest.approx([1 / 6, 3 / 6])  # 3; 23 30 02
-    assert math.isnan(fitted("counts", order=4).sizes(np.array([1])).unseen[3])
+    words, pairs = model.sizes(np.array([1, 2, 3, 0, 2, 0]))
+    assert (words.ngrams, words.possible, words.in_text, words.once) == (3, 5, 3, 0)  # 0 1 2
+    assert (pairs.ngrams, pairs.possible, pairs.in_text, pairs.once) == (4, 25, 4, 1)  # 01 12 20; 22 once
+    assert (words.hits, pairs.hits) == (5 / 6, 3 / 6)  # not 3; not 23 30 02
+    assert words.bytes + pairs.bytes == sum(b.nbytes for n, b in model.named_buffers() if n not in ("seen", "census"))
+    assert fitted("counts", order=4).sizes(np.array([1]))[3].hits is None
+    assert NGram(NGram.Settings(), VOCAB).sizes()[0].in_text is None
+
+
+def test_hits_of_a_text_in_pieces(monkeypatch):
+    text = joined(DOCUMENTS)[::-1]
+    model = fitted("counts", order=4, documents=DOCUMENTS[:4])
+    whole = model.sizes(text)
+    monkeypatch.setattr("seqlab.models.ngram.READ", 3)
+    assert model.sizes(text) == whole
 
 
 @pytest.mark.parametrize("tokens", [[], [1, 8, 0], [-1], [[1, 0]]])

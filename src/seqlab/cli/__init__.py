@@ -16,6 +16,7 @@ COMMANDS = {
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "compare": "Train several recipes under one budget: one table, one plot.",
     "mix": "Make one run that averages the predictions of several.",
+    "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
     "data": "Look at data before training on it, and at the cache.",

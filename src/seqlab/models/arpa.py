@@ -27,15 +27,22 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from seqlab.data.scratch import Integers
 from seqlab.errors import DataError, RunError
 from seqlab.models.ngram import NGram
-from seqlab.models.ngram_smoothing import END, Floats, Integers, Tables
+from seqlab.models.ngram_counting import END
+from seqlab.models.ngram_smoothing import Floats
+from seqlab.models.ngram_tables import Tables
 from seqlab.tokenizers.tokenizer import END as END_WORD
+from seqlab.tokenizers.tokenizer import UNKNOWN
 
 BEGINS, ENDS = "<s>", "</s>"
 LN10 = math.log(10)
+LINES = 1 << 16
+"""Lines that are written at once."""
 
 
 def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
@@ -50,18 +57,27 @@ def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
     word, times = Counter(spelt).most_common(1)[0]
     if times > 1:
         raise RunError(f"{times} tokens are spelt '{word}'", hint="ARPA needs a different word for each token")
-    with _open(Path(path), "wb") as file:
-        for piece in _pieces(model, spelt):
-            file.write(piece.encode("utf-8"))
+    path = Path(path)
+    draft = path.with_name(f".draft-{path.name}")
+    try:
+        with _create(draft, path.suffix == ".gz") as file:
+            for piece in _pieces(model, spelt):
+                file.write(piece.encode("utf-8"))
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise DataError(f"cannot be written ({error.strerror or error})", where=str(path)) from None
 
 
-def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
+def read_arpa(path: str | Path, unknown: bool = False) -> tuple[NGram, list[str]]:
     """The model in a file, and how its tokens are spelt. Id 0 is `<end>`, the others are in the file's order.
 
-    The file does not say how it was smoothed: the settings are the usual ones of its order.
+    With `unknown`, id 1 is `<unk>` (or `<UNK>`), as word tokenizers have it; where the file has none, its
+    probability is 10⁻¹⁰⁰, as kenlm has it. The file does not say how it was smoothed: the settings are the
+    usual ones of its order.
     """
-    with _open(Path(path), "rb") as file:
-        return _Reader(str(path), file).model()
+    with _open(Path(path)) as file:
+        return _Reader(str(path), file, unknown).model()
 
 
 def escape(word: str) -> str:
@@ -82,46 +98,76 @@ def unescape(word: str) -> str:
     return re.sub(r"\\u\{((?:10|[0-9a-f])?[0-9a-f]{0,4})\}", character, word)
 
 
-def _open(path: Path, mode: str) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     try:
-        # No time of writing inside: the same model gives the same bytes.
-        file = gzip.GzipFile(path, mode, mtime=0) if path.suffix == ".gz" else path.open(mode)
-        return cast(IO[bytes], file)
+        return cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
     except OSError as error:
         raise DataError(f"cannot open it ({error.strerror})", where=str(path)) from None
+
+
+def _create(path: Path, packed: bool) -> IO[bytes]:
+    """Neither a name nor a time of writing inside: the same model gives the same bytes."""
+    file = path.open("wb")
+    return cast(IO[bytes], _Packed(file)) if packed else file
+
+
+class _Packed(gzip.GzipFile):
+    """Closes the file it writes to as well."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__("", "wb", fileobj=file, mtime=0)
+        self.below = file
+
+    def close(self) -> None:
+        super().close()
+        self.below.close()
 
 
 # ---------------------------------------------------------------------- writing
 
 
 def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
-    """The file in large pieces."""
+    """The file in pieces that take little memory, however large the tables are."""
     sizes = [model.vocab_size + 1, *(len(model.table("keys", k)) - 1 for k in range(2, model.order + 1))]
     yield "\\data\\\n" + "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))
-    ending = [ENDS, *spelt[1:]]
-    texts = spelt
+    first, ending = np.array(spelt, dtype=object), np.array([ENDS, *spelt[1:]], dtype=object)
     for order in range(1, model.order + 1):
-        log_probability = np.minimum(model.table("log_probability", order)[:-1].double().cpu().numpy() / LN10, 0)
-        if order > 1:
-            prefix, word = np.divmod(model.table("keys", order)[:-1].cpu().numpy(), model.vocab_size)
-            texts = [f"{texts[p]} {ending[w]}" for p, w in zip(prefix.tolist(), word.tolist(), strict=True)]
         yield f"\n\\{order}-grams:\n"
-        if order < model.order:
-            log_backoff = model.table("log_backoff", order)[:-2].double().cpu().numpy() / LN10
-            rows = zip(log_probability.tolist(), texts, log_backoff.tolist(), strict=True)
-            lines = [f"{p:.9g}\t{text}\t{b:.9g}\n" for p, text, b in rows]
-        else:
-            lines = [f"{p:.9g}\t{text}\n" for p, text in zip(log_probability.tolist(), texts, strict=True)]
-        if order == 1:  # `<end>` as a context, and as what is predicted
-            context = lines[0][lines[0].index("\t") :]
-            lines[0] = f"-99{context}{log_probability[0]:.9g}\t{ENDS}\n"
-        yield "".join(lines)
+        size = model.vocab_size if order == 1 else sizes[order - 1]
+        for start in range(0, size, LINES):
+            rows = slice(start, min(start + LINES, size))
+            tokens = _tokens(model, order, rows)
+            words = [(ending if column else first)[tokens[:, column]].tolist() for column in range(order)]
+            texts = list(map(" ".join, zip(*words, strict=True)))
+            lines = _lines(model, order, rows, texts)
+            if order == 1 and start == 0:  # `<end>` as a context, and as what is predicted
+                number, context = lines[0].split("\t", 1)
+                lines[0] = f"-99\t{context}{number}\t{ENDS}\n"
+            yield "".join(lines)
     yield "\n\\end\\\n"
+
+
+def _tokens(model: NGram, order: int, rows: slice) -> Integers:
+    """The n-grams of some rows of a table, a column for each place."""
+    columns, ids = [], np.arange(rows.start, rows.stop)
+    for length in range(order, 1, -1):
+        ids, word = np.divmod(model.table("keys", length)[torch.from_numpy(ids)].cpu().numpy(), model.vocab_size)
+        columns.append(word)
+    return np.stack([ids, *columns[::-1]], axis=1)
+
+
+def _lines(model: NGram, order: int, rows: slice, texts: list[str]) -> list[str]:
+    log_probability = np.minimum(model.table("log_probability", order)[rows].double().cpu().numpy() / LN10, 0)
+    if order == model.order:
+        return [f"{p:.9g}\t{text}\n" for p, text in zip(log_probability.tolist(), texts, strict=True)]
+    log_backoff = model.table("log_backoff", order)[rows].double().cpu().numpy() / LN10
+    numbers = zip(log_probability.tolist(), texts, log_backoff.tolist(), strict=True)
+    return [f"{p:.9g}\t{text}\t{b:.9g}\n" for p, text, b in numbers]
 
 
 # ---------------------------------------------------------------------- reading
 
-ENDS_ID, BEGINS_ID = -2, -1  # while reading; in the model both are END
+ENDS_ID, BEGINS_ID, UNKNOWN_ID = -2, -1, 1  # the first two while reading: in the model both are END
 
 
 @dataclass(frozen=True)
@@ -137,15 +183,18 @@ class _Section:
 class _Reader:
     """Goes through a file line by line and knows where it is; words are bytes, divided by ASCII spaces."""
 
-    def __init__(self, path: str, file: IO[bytes]) -> None:
+    def __init__(self, path: str, file: IO[bytes], unknown: bool) -> None:
         self.path, self.file, self.number, self.line = path, file, 0, b""
+        self.unknown = [UNKNOWN.encode()] if unknown else []
+        self.words = [END_WORD.encode(), *self.unknown]
         self.ids = {ENDS.encode(): ENDS_ID, BEGINS.encode(): BEGINS_ID}
+        self.ids |= dict.fromkeys([*self.unknown, *(word.upper() for word in self.unknown)], UNKNOWN_ID)
 
     def model(self) -> tuple[NGram, list[str]]:
         sizes = self.sizes()
-        section = self.section(1, sizes)
-        words = [END_WORD, *map(self.spelling, list(self.ids)[2:])]
-        place = self.unigrams(section)
+        section = self.unigrams(self.section(1, sizes))
+        words = [self.spelling(word) for word in self.words]
+        place = np.argsort(section.tokens[:, 0])
         keys = [np.arange(len(words))]
         log_probability = [np.delete(section.log_probability[place], 1)]  # `<end>` is predicted as `</s>`
         log_backoff = [np.delete(section.log_backoff[place], 0)]  # and is a context as `<s>`
@@ -158,7 +207,7 @@ class _Reader:
         if self.line != b"\\end\\":
             raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
         model = NGram(NGram.Settings(order=len(sizes)), len(words))
-        model.set_tables(keys[1:], Tables(log_probability, log_backoff[:-1]), np.ones(len(words), dtype=bool))
+        model.set_tables(Tables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
         return model, words
 
     def sizes(self) -> list[int]:
@@ -184,8 +233,9 @@ class _Reader:
             fields = line.split()
             if not order < len(fields) < order + 3:
                 raise self.error(f"{len(fields)} fields for a {order}-gram", hint="a number, the words, a backoff")
-            if order == 1:
-                self.ids.setdefault(fields[1], len(self.ids) - 1)  # two words share id 0
+            if order == 1 and fields[1] not in self.ids:
+                self.ids[fields[1]] = len(self.words)
+                self.words.append(fields[1])
             try:
                 tokens.extend([self.ids[word] for word in fields[1 : order + 1]])
                 numbers.extend((float(fields[0]), float(fields[-1]) if len(fields) == order + 2 else 0.0))
@@ -201,12 +251,19 @@ class _Reader:
         self.check(section, ~((logs[:, 0] <= 0) & (logs[:, 1] < math.inf)), "not the logarithm of a probability")
         return section
 
-    def unigrams(self, section: _Section) -> Integers:
-        """The places of `</s>`, `<s>` and the words in the order of their ids."""
-        token, place = self.in_order(section, section.tokens[:, 0])
+    def unigrams(self, section: _Section) -> _Section:
+        """`</s>`, `<s>` and each word once; and the unknown, if it is wanted."""
+        token, _ = self.in_order(section, section.tokens[:, 0])
         if token[:2].tolist() != [ENDS_ID, BEGINS_ID]:
             raise self.error(f"no 1-gram {BEGINS} or {ENDS}")
-        return place
+        if not self.unknown or UNKNOWN_ID in token:
+            return section
+        return _Section(
+            np.append(section.tokens, [[UNKNOWN_ID]], axis=0),
+            np.append(section.log_probability, -100 * LN10),
+            np.append(section.log_backoff, 0.0),
+            np.append(section.lines, self.number),
+        )
 
     def keys(self, section: _Section, lower: list[Integers]) -> tuple[Integers, Integers]:
         """The sorted keys of longer n-grams, and the place in the section of each."""

@@ -6,50 +6,85 @@ B rows · T positions · V vocabulary · K = order − 1 contexts, one of each l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import ByteSize, Field, model_validator
 from torch import Tensor
 
+from seqlab.data.scratch import Scratch
 from seqlab.errors import DataError
 from seqlab.models import ngram_smoothing as smoothing
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
-from seqlab.models.ngram_smoothing import END, Integers, Tables
+from seqlab.models.ngram_counting import END, Level, Text, count_ngrams
+from seqlab.models.ngram_smoothing import Smoothing
+from seqlab.models.ngram_tables import Tables, make_tables
 from seqlab.recipe import PartSettings
 
 UNSEEN = -1  # instead of a context's id: it was never seen
 NOTHING = -2  # the document does not reach back so far
 
-Smoothing = Literal["counts", "add-k", "stupid-backoff", "kneser-ney", "modified-kneser-ney"]
+IN_MEMORY = 45
+"""Bytes that counting in memory takes for each token and order, at most: measured from order 2 to 7."""
+ON_DISK = 110
+"""Bytes that counting on disk takes for each row of a piece."""
+READ = 1 << 16
+"""Tokens of a text that are looked up at once."""
+ENTRY = 16
+"""Bytes of an n-gram in the tables: its key, log p and log-backoff."""
 
 
 class NGramSettings(PartSettings):
     order: int = Field(default=5, ge=1)
     """Tokens in the longest n-gram: the next one and the order − 1 before it."""
-    smoothing: Smoothing = "modified-kneser-ney"
+    smoothing: Literal["counts", "add-k", "stupid-backoff", "kneser-ney", "modified-kneser-ney"] = "modified-kneser-ney"
     k: float = Field(default=1.0, gt=0)
     """What add-k adds to each count."""
     backoff: float = Field(default=0.4, gt=0, le=1)
     """What stupid backoff multiplies with for each token that it forgets."""
+    prune: tuple[int, ...] = ()
+    """n-grams of order 1, 2, … that are seen at most so often are left out; the last number is for all higher orders.
+    [0, 0, 1] leaves out all n-grams of order 3 or more that are seen once."""
+    memory: ByteSize = Field(default=ByteSize(2_000_000_000), ge=1000)
+    """What counting may take, such as 2GB: a text that needs more is counted on disk. Tables must fit into it."""
+
+    @model_validator(mode="after")
+    def _prunable(self) -> Self:
+        if self.prune[:1] not in ((), (0,)) or sorted(self.prune) != list(self.prune):
+            raise ValueError("'prune' should begin with 0 (words are kept) and not fall, such as [0, 0, 1]")
+        if any(self.prune) and self.smoothing == "counts":
+            raise ValueError("'prune' needs a smoothing that gives something to what is left out, not counts")
+        return self
+
+    @property
+    def thresholds(self) -> list[int]:
+        """One for each order."""
+        return [self.prune[min(order, len(self.prune) - 1)] if self.prune else 0 for order in range(self.order)]
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How large the tables are, and how sparse; lists have one entry for each order."""
+class Size:
+    """How large the tables of one order are, and how sparse."""
 
-    ngrams: list[int]
-    """Different n-grams seen."""
-    seen: list[float]
-    """Their share of the Vⁿ possible ones."""
+    order: int
+    ngrams: int
+    """Different n-grams in the tables; for order 1, words that the text had."""
+    possible: int
+    """Vⁿ"""
+    in_text: int | None
+    """Different n-grams in the text that was counted, before pruning; None where that is not known."""
+    once: int | None
+    """How many of them it has only once."""
     bytes: int
-    """Memory that the tables take."""
-    unseen: list[float] | None = None
-    """The share of the n-grams of another text that were never seen; NaN where it has none of that length."""
+    hits: float | None = None
+    """The share of the n-grams of another text that are in the tables; None where it has none of that length."""
 
 
 class NGram(LanguageModel):
@@ -63,40 +98,69 @@ class NGram(LanguageModel):
 
     Settings = NGramSettings
     seen: Tensor
+    """Which words the text had."""
+    census: Tensor
+    """(order, 2): how many n-grams the text has, and how many of them once; −1 where that is not known."""
 
     def __init__(self, settings: NGramSettings, vocab_size: int) -> None:
         super().__init__()
         self.settings, self.vocab_size, self.order = settings, vocab_size, settings.order
         nothing = np.zeros(0)
         self.set_tables(
-            [nothing.astype(np.int64)] * (self.order - 1),
             Tables(
+                [nothing.astype(np.int64)] * (self.order - 1),
                 [np.full(vocab_size, -math.log(vocab_size)), *[nothing] * (self.order - 1)],
                 [np.zeros(vocab_size), *[nothing] * (self.order - 2)][: self.order - 1],
-            ),
-            np.zeros(vocab_size, dtype=bool),
+                np.zeros(vocab_size, dtype=bool),
+            )
         )
 
-    def fit(self, tokens: NDArray[np.integer[Any]]) -> None:
-        """Learn from one long text of documents that each end in `<end>`; the last may be cut."""
-        text = self._checked(tokens)
-        levels = smoothing.count_ngrams(text, self.order, self.vocab_size)
+    def fit(self, tokens: NDArray[np.integer[Any]], folder: Path | None = None) -> None:
+        """Learn from one long text of documents that each end in `<end>`; the last may be cut.
+
+        Where the text is too large for memory, files are written into `folder`, which is removed afterwards.
+        """
+        text, memory = Text(tokens, self.vocab_size), int(self.settings.memory)
+        if len(text) * self.order * IN_MEMORY <= memory:
+            self.set_tables(self._counted(text, Scratch(sys.maxsize)))
+            return
+        folder = folder or Path(tempfile.mkdtemp(prefix="ngrams-"))
+        try:
+            with Scratch(memory // ON_DISK, folder) as scratch:
+                self.set_tables(self._counted(text, scratch))
+        except OSError as error:
+            what = f"cannot count on disk ({error.strerror or error})"
+            hint = "make room there (about 15 times the text), or set model.memory higher"
+            raise DataError(what, where=str(folder), hint=hint) from None
+
+    def _counted(self, text: Text, scratch: Scratch) -> Tables:
+        levels: list[Level] = []
+        for level in count_ngrams(text, self.settings.thresholds, scratch):
+            levels.append(level)
+            needed = ENTRY * sum(level.kept for level in levels)
+            if needed > self.settings.memory:
+                order, limit = len(levels) - 1, self.settings.memory
+                raise DataError(
+                    f"tables up to order {order} take {needed:,} bytes, more than 'model.memory' {limit:,}",
+                    hint="prune rare n-grams with model.prune=[0,0,1], or set model.memory higher",
+                )
+        return make_tables(levels, self._smoothing(), scratch)
+
+    def _smoothing(self) -> Smoothing:
         match self.settings.smoothing:
             case "counts":
-                tables = smoothing.relative_frequencies(levels)
+                return smoothing.relative_frequencies()
             case "add-k":
-                tables = smoothing.add_k(levels, self.settings.k)
+                return smoothing.add_k(self.settings.k)
             case "stupid-backoff":
-                tables = smoothing.stupid_backoff(levels, self.settings.backoff)
+                return smoothing.stupid_backoff(self.settings.backoff)
             case "kneser-ney":
-                tables = smoothing.kneser_ney(levels, smoothing.one_discount)
+                return smoothing.kneser_ney(smoothing.one_discount)
             case "modified-kneser-ney":
-                tables = smoothing.kneser_ney(levels, smoothing.three_discounts)
-        keys = [level.prefix * self.vocab_size + level.word for level in levels[1:]]
-        self.set_tables(keys, tables, levels[0].count > 0)
+                return smoothing.kneser_ney(smoothing.three_discounts)
 
-    def set_tables(self, keys: Sequence[Integers], tables: Tables, seen: NDArray[np.bool_]) -> None:
-        """Use tables made elsewhere: sorted keys of the orders from 2 on, and which words the text had."""
+    def set_tables(self, tables: Tables) -> None:
+        """Use tables, made here or elsewhere."""
         place = next((buffer.device for buffer in self.buffers()), None)
 
         def keep(name: str, values: NDArray[Any], *more: float) -> None:
@@ -104,10 +168,12 @@ class NGram(LanguageModel):
             full = np.append(values, np.array(more, dtype=values.dtype))
             self.register_buffer(name, torch.as_tensor(full, dtype=kind, device=place))
 
-        self.register_buffer("seen", torch.as_tensor(seen, device=place))
+        unknown = [(-1, -1)] * self.order
+        self.register_buffer("census", torch.tensor(tables.census or unknown, device=place))
+        self.register_buffer("seen", torch.as_tensor(tables.seen, device=place))
         for order in range(1, self.order + 1):
             if order > 1:
-                keep(f"keys_{order}", keys[order - 2], np.iinfo(np.int64).max)
+                keep(f"keys_{order}", tables.keys[order - 2], np.iinfo(np.int64).max)
             keep(f"log_probability_{order}", tables.log_probability[order - 1], -math.inf)
             if order < self.order:
                 keep(f"log_backoff_{order}", tables.log_backoff[order - 1], 0.0, tables.unseen)
@@ -189,40 +255,49 @@ class NGram(LanguageModel):
         return table
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        """Tables have any size, but for those of the vocabulary. On the CPU they are not copied: those of a checkpoint
+        are mapped, so that only what is asked for comes into memory."""
         for name, buffer in list(self.named_buffers(recurse=False)):
             saved = state_dict.get(prefix + name)
-            any_size = name != "seen" and not name.endswith("_1")  # those are as large as the vocabulary
-            if saved is not None and any_size:
-                self.register_buffer(name, torch.empty(saved.shape, dtype=buffer.dtype, device=buffer.device))
+            any_size = name not in ("seen", "census") and not name.endswith("_1")
+            if saved is not None and (any_size or saved.shape == buffer.shape):
+                self.register_buffer(name, saved.to(buffer.device, buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     # ------------------------------------------------------------------ its size
 
-    def sizes(self, tokens: NDArray[np.integer[Any]] | None = None) -> Sizes:
-        """How large and how sparse it is, and how much of another text it has not seen."""
-        ngrams = [int(self.seen.sum()), *(len(self.table("keys", k)) - 1 for k in range(2, self.order + 1))]
-        shares = [count / self.vocab_size**order for order, count in enumerate(ngrams, start=1)]
-        total = sum(buffer.nbytes for buffer in self.buffers())
-        return Sizes(ngrams, shares, total, None if tokens is None else self._unseen(self._checked(tokens)))
-
-    def _unseen(self, tokens: Integers) -> list[float]:
-        words = torch.as_tensor(tokens, device=self.seen.device)
-        begun = torch.cat([words.new_tensor([END]), words])[None, :-1]
-        contexts = self(begun).states[0]
-        shares = [1 - self.seen[words].float().mean().item()]
-        for order in range(2, self.order + 1):
-            context = contexts[:, order - 2]
-            _, found = self._find(order, context, words)
-            shares.append(1 - found[context != NOTHING].float().mean().item())
-        return shares
-
-    def _checked(self, tokens: NDArray[np.integer[Any]]) -> Integers:
-        if tokens.ndim != 1 or len(tokens) == 0:
-            raise DataError(f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text")
-        outside = np.flatnonzero((tokens < 0) | (tokens >= self.vocab_size))
-        if len(outside):
-            where, token = outside[0], tokens[outside[0]]
-            raise DataError(
-                f"token {where} is {token}, outside a vocabulary of {self.vocab_size}", hint="encode it anew"
+    @torch.no_grad()
+    def sizes(self, tokens: NDArray[np.integer[Any]] | None = None) -> list[Size]:
+        """How large and how sparse each order is, and how much of another text it has."""
+        hits = [None] * self.order if tokens is None else self._hits(Text(tokens, self.vocab_size))
+        sizes = []
+        for order, (in_text, once) in enumerate(self.census.tolist(), start=1):
+            ngrams = len(self.table("keys", order)) - 1 if order > 1 else int(self.seen.sum())
+            tables = [buffer for name, buffer in self.named_buffers() if name.endswith(f"_{order}")]
+            sizes.append(
+                Size(
+                    order=order,
+                    ngrams=ngrams,
+                    possible=self.vocab_size**order,
+                    in_text=None if in_text < 0 else in_text,
+                    once=None if once < 0 else once,
+                    bytes=sum(table.nbytes for table in tables),
+                    hits=hits[order - 1],
+                )
             )
-        return tokens.astype(np.int64)
+        return sizes
+
+    def _hits(self, text: Text) -> list[float | None]:
+        found, of = torch.zeros(2, self.order, dtype=torch.long)
+        state = self.start()
+        for start in range(1, len(text), READ):
+            row = torch.as_tensor(text.read(start - 1, min(start + READ, len(text))), device=self.seen.device)
+            output = self(row[None, :-1], state)
+            state, words = output.state, row[1:]
+            found[0] += self.seen[words].sum().cpu()
+            of[0] += len(words)
+            for order in range(2, self.order + 1):
+                context = output.states[0, :, order - 2]
+                found[order - 1] += self._find(order, context, words)[1].sum().cpu()
+                of[order - 1] += (context != NOTHING).sum().cpu()
+        return [hits / all_ if all_ else None for hits, all_ in zip(found.tolist(), of.tolist(), strict=True)]

@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from seqlab.errors import DataError
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.bpe import _parts as parts
+from seqlab.tokenizers.dictionary import parts_of as parts
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
 from seqlab.tokenizers.tokenizer import (
     END,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seqlab.errors import RunError
@@ -51,11 +51,11 @@ class Checkpoints:
                 self._clear_drafts()
                 draft.mkdir()
             ranks.wait()
-            _write(draft / _state_name(ranks.rank), save(_whole(snapshot.state)))
+            _write_tensors(draft / _state_name(ranks.rank), snapshot.state)
             ranks.wait()
             if ranks.first:
-                _write(draft / "model.safetensors", save(_whole(snapshot.model)))
-                _write(draft / "optimizer.safetensors", save(_whole(snapshot.optimizer)))
+                _write_tensors(draft / "model.safetensors", snapshot.model)
+                _write_tensors(draft / "optimizer.safetensors", snapshot.optimizer)
                 _write(draft / "state.json", _json(snapshot.facts))
                 sums = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
                 _write(draft / "MANIFEST.json", _json(sums))
@@ -185,6 +185,20 @@ def _write(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_tensors(path: Path, tensors: Tensors) -> None:
+    """Straight from where the tensors are: as bytes in memory they would take their room twice more."""
+    path.touch()
+    mode = path.stat().st_mode  # the library's own files are the owner's alone
+    try:
+        save_file(_whole(tensors), path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else 0, os.strerror(int(number[1])) if number else str(error)) from None
+    path.chmod(mode)
+    with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 

@@ -41,7 +41,7 @@ class Counting:
         tokens = cast(Any, self.splits[0]).tokens
         device = next(self.objective.buffers()).device
         start = time.perf_counter()
-        cast(Any, self.objective.body).fit(tokens)
+        cast(Any, self.objective.body).fit(tokens, self.folder / ".draft-counts")
         seconds = time.perf_counter() - start
         self.objective.to(device)
         totals = evaluate(self.objective, self.splits[1], self.settings.batch_size, device)

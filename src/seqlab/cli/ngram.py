@@ -1,0 +1,108 @@
+"""`seqlab ngram`: how large and how sparse an n-gram is, and ARPA files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from seqlab.models.ngram import Size
+    from seqlab.run import Run
+
+
+@click.group(invoke_without_command=True, epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
+@click.pass_context
+def ngram(context: click.Context) -> None:
+    """Look at n-gram models, and exchange them with other programs as ARPA files."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@ngram.command(epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
+@click.argument("run")
+@click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
+    """How large and how sparse the n-gram of RUN is, order by order.
+
+    n-grams: those in the model; possible: all combinations of its tokens; in the text: before pruning; once: the share
+    of these that the text has only once; held out: the share of the n-grams of the held-out data, or of FILE, that
+    are in the model.
+    """
+    from seqlab.cli.streams import echo_json
+    from seqlab.conversion import ngram_of
+
+    loaded = _loaded(run)
+    model = ngram_of(loaded)
+    sizes = model.sizes(_tokens(loaded, data))
+    if as_json:
+        found = {"run": run, "vocab_size": model.vocab_size, "bytes": sum(size.bytes for size in sizes)}
+        echo_json({**found, "orders": [asdict(size) for size in sizes]})
+        return
+    from seqlab.cli.tables import table
+
+    titles = ["order", "n-grams", "possible", "share", "in the text", "once", "held out", "bytes"]
+    table(titles, [_row(size) for size in sizes])
+    made = loaded.recipe.to_dict()["model"]
+    how = f"{made['smoothing']}, pruned {made['prune'] or 'nowhere'}" if loaded.recipe.data.train else "imported"
+    total, room = sum(size.ngrams for size in sizes), sum(size.bytes for size in sizes)
+    click.echo(f"{how}; vocabulary of {model.vocab_size:,}; {total:,} n-grams in {room:,} bytes")
+
+
+@ngram.command(name="export", epilog="Example: seqlab ngram export runs/my-ngram my.arpa.gz")
+@click.argument("run")
+@click.argument("file")
+def export_(run: str, file: str) -> None:
+    """Write the n-gram of RUN into FILE.arpa, or FILE.arpa.gz, which kenlm, SRILM and others read."""
+    from seqlab.conversion import export_arpa
+
+    export_arpa(_loaded(run), file)
+    click.echo(f"written: {file}")
+
+
+@ngram.command(name="import", epilog="Example: seqlab ngram import other.arpa runs/other")
+@click.argument("file")
+@click.argument("out")
+def import_(file: str, out: str) -> None:
+    """Make the run folder OUT from an ARPA file, to be scored, evaluated and generated from like any other.
+
+    Its tokens are the words of FILE, with blanks between them.
+    """
+    from seqlab.conversion import import_arpa, ngram_of
+
+    run = import_arpa(file, out)
+    sizes = " + ".join(f"{size.ngrams:,}" for size in ngram_of(run).sizes())
+    click.echo(f"{out}: {sizes} n-grams")
+    click.echo(f"try: seqlab evaluate {out} --data my.txt    or: seqlab ngram show {out}")
+
+
+def _loaded(run: str) -> Run:
+    from seqlab.run import load
+
+    return load(run, warn=lambda message: click.echo(message, err=True))
+
+
+def _tokens(run: Run, data: tuple[str, ...]) -> Any:
+    """Of the files, or of the held-out part; nothing for a model that was imported."""
+    if not data and not run.recipe.data.train:
+        return None
+    split: Any = run.held_out(list(data) or None)
+    return split.tokens
+
+
+def _row(size: Size) -> list[object]:
+    def share(part: float | None, of: float = 1) -> str:
+        return "–" if part is None or not of else f"{part / of:.2%}"
+
+    return [
+        size.order,
+        size.ngrams,
+        f"{size.possible:,}" if size.possible < 10**15 else f"{size.possible:.1e}",
+        f"{size.ngrams / size.possible:.2g}",
+        "–" if size.in_text is None else size.in_text,
+        share(size.once, size.in_text or 0),
+        share(size.hits),
+        size.bytes,
+    ]

@@ -1,0 +1,179 @@
+"""From sorted n-grams to the tables of an n-gram model, order by order, in memory or on disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seqlab.data.scratch import Column, Integers, Numbers, Ranges, Scratch
+from seqlab.models.ngram_counting import Level
+from seqlab.models.ngram_smoothing import Children, Estimate, Flags, Smoothing
+
+
+@dataclass(frozen=True)
+class Tables:
+    """log p(w | h) of each n-gram hw and the log-backoff of each context h, by order; natural logarithms.
+
+    score(w | h) = log p(w | h) where hw is there, else log-backoff(h) + score(w | h')
+    """
+
+    keys: list[Integers]
+    """Of the orders from 2 on, sorted: those of `ngram_counting`, with ids among what is kept."""
+    log_probability: list[Numbers]
+    log_backoff: list[Numbers]
+    """Of the orders below the highest: what they hold are the contexts."""
+    seen: Flags
+    """Which words the text had."""
+    unseen: float = 0.0
+    """The log-backoff of a context that was never seen."""
+    census: list[tuple[int, int]] = field(default_factory=list)
+    """For each order: how many n-grams the text has, and how many of them once. Empty where that is not known."""
+
+
+def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> Tables:
+    """The tables of n-grams of orders 0, 1, …, which are used up on the way."""
+    orders: list[_Order] = []
+    vocab_size, seen = len(levels[1]), levels[1].count.read() > 0
+    lower = scratch.column(np.float64)
+    lower.append(np.array([1 / vocab_size]))
+    for number in range(1, len(levels)):
+        longer = levels[number + 1] if number + 1 < len(levels) else None
+        order = _Order(levels[number - 1], levels[number], longer, smoothing, scratch, vocab_size)
+        order.smooth(lower)
+        lower.drop()
+        lower = order.probability
+        orders.append(order)
+    return Tables(
+        [order.key.read() for order in orders[1:]],
+        [order.log_probability.read() for order in orders],
+        [order.log_backoff.read() for order in orders[1:]],
+        seen,
+        math.log(smoothing.unseen) if smoothing.unseen else -math.inf,
+        [(level.seen, level.once) for level in levels[1:]],
+    )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """N-grams from `start` to before `stop` are all that continue the contexts from `first` to before `last`."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+    key: Integers
+
+
+@dataclass
+class _Order:
+    """Smooths one order, whose contexts are the order below, into columns for the tables.
+
+    Ids are those of all n-grams, while the tables name only what is kept: the ids there are numbered anew.
+    """
+
+    contexts: Level
+    level: Level
+    longer: Level | None
+    smoothing: Smoothing
+    scratch: Scratch
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        self.key = self.scratch.column()
+        self.log_probability = self.scratch.column(np.float32)
+        self.log_backoff = self.scratch.column(np.float32)
+        self.probability = self.scratch.column(np.float64)  # of all n-grams, by their ids, for the order above this
+
+    def smooth(self, lower: Column) -> None:
+        """Fill the columns, given the probabilities of the order below."""
+        counts = self._counts()
+        histogram = self._histogram(counts)
+        found = self._looked_up(lower)
+        named = 0  # contexts that are kept, so far
+        for piece in self._pieces():
+            kept = self.level.keeps(piece.start, piece.stop)
+            contexts_kept = self.contexts.keeps(piece.first, piece.last)
+            prefix, word = np.divmod(piece.key, self.vocab_size)
+            children = Children(
+                contexts=piece.last - piece.first,
+                prefix=prefix - piece.first,
+                count=counts.read(piece.start, piece.stop),
+                kept=kept,
+                lower=found.collect(self.level.suffix.read(piece.start, piece.stop)[kept]),
+                vocab_size=self.vocab_size,
+            )
+            names = named + np.cumsum(contexts_kept) - 1
+            named += int(contexts_kept.sum())
+            self.key.append(names[children.prefix[kept]] * self.vocab_size + word[kept])
+            self._append(self.smoothing.estimate(children, histogram), kept, contexts_kept)
+        found.drop()
+        for column in (self.contexts.key, self.contexts.suffix, self.contexts.count, counts):
+            if column is not self.level.count:  # the order above this one will still ask it
+                column.drop()
+
+    def _append(self, estimate: Estimate, kept: Flags, contexts_kept: Flags) -> None:
+        with np.errstate(divide="ignore"):  # log 0 = −∞ for words that were never seen
+            self.log_probability.append(np.log(estimate.probability))
+            self.log_backoff.append(np.log(estimate.backoff[contexts_kept]))
+        if self.longer is not None:
+            probability = np.full(len(kept), np.nan)  # for what is pruned: nothing that is kept will ask
+            probability[kept] = estimate.probability
+            self.probability.append(probability)
+
+    def _counts(self) -> Column:
+        """How often each n-gram was seen; or for a(·) of Kneser-Ney, how many different tokens came before it."""
+        if not self.smoothing.company or self.longer is None:
+            return self.level.count
+        before = Ranges(self.scratch, self.scratch.even_bounds(len(self.level)))
+        for start, stop in self.scratch.pieces(len(self.longer)):
+            before.send(self.longer.suffix.read(start, stop))
+        counts = self.scratch.column()
+        for place, first, last in before:
+            count = np.zeros(last - first, dtype=np.int64)
+            for (suffix,) in before.rows(place):
+                count += np.bincount(suffix - first, minlength=last - first)
+            begins = min(max(self.level.begins - first, 0), last - first)
+            count[:begins] = self.level.count.read(first, first + begins)
+            counts.append(count)
+        before.drop()
+        return counts
+
+    def _histogram(self, counts: Column) -> Integers:
+        """How many n-grams have a count of 0, 1, 2, 3, 4, and 5 or more."""
+        total = np.zeros(6, dtype=np.int64)
+        for start, stop in self.scratch.pieces(len(counts)):
+            total += np.bincount(np.minimum(counts.read(start, stop), 5), minlength=6)
+        return total
+
+    def _looked_up(self, lower: Column) -> Ranges:
+        """For each n-gram that is kept, the probability of the same without its first token."""
+        found = Ranges(self.scratch, self.scratch.even_bounds(len(lower)), answers=np.float64)
+        for start, stop in self.scratch.pieces(len(self.level)):
+            found.send(self.level.suffix.read(start, stop)[self.level.keeps(start, stop)])
+        for place, first, last in found:
+            probability = lower.read(first, last)
+            for (suffix,) in found.rows(place):
+                found.answer(place, probability[suffix - first])
+        return found
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """All n-grams and all contexts, cut between contexts into pieces that fit into memory."""
+        start = first = 0
+        while start < len(self.level):
+            stop = min(start + self.scratch.rows, len(self.level))
+            key = self.level.key.read(start, stop)
+            if stop < len(self.level):
+                last = int(key[-1]) // self.vocab_size  # its children may go on, so it is left to the next piece
+                if key[0] >= last * self.vocab_size:  # unless they are all there is: no more than there are words
+                    last += 1
+                    key = self.level.key.read(start, min(start + self.vocab_size, len(self.level)))
+                key = key[: np.searchsorted(key, last * self.vocab_size)]
+            else:
+                last = int(key[-1]) // self.vocab_size + 1
+            yield _Piece(start, start + len(key), first, last, key)
+            start, first = start + len(key), last
+        for after, last in self.scratch.pieces(len(self.contexts), start=first):  # contexts that nothing continues
+            yield _Piece(start, start, after, last, np.zeros(0, dtype=np.int64))
