@@ -33,6 +33,8 @@ from seqlab.training.trainer import Silence, Trainer, Watcher
 LONGEST_SAMPLE = 200
 PAUSES = 8
 """Evaluations and samples in a run, where the recipe does not say."""
+SHARE_OF_PAUSES = 0.15
+"""Of a budget: where a text is so long that they would take more, there are fewer of them."""
 
 
 @dataclass
@@ -73,10 +75,14 @@ class Prepared:
         if training.budget is None:
             raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
         watcher.said(f"measuring how many steps fit into {training.budget}")
-        return _with_steps(self.recipe, self._measure(seconds(training.budget), ranks))
+        steps, pauses = self._measure(seconds(training.budget), ranks)
+        return _with_steps(self.recipe, steps, training.evaluate_every or -(-steps // pauses))
 
-    def _measure(self, budget: float, ranks: Ranks) -> int:
-        """Time steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so."""
+    def _measure(self, budget: float, ranks: Ranks) -> tuple[int, int]:
+        """How many steps and how many evaluations fit into a budget.
+
+        Times steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so.
+        """
         recipe = _with_steps(self.recipe, 1_000_000)
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
@@ -101,9 +107,11 @@ class Prepared:
                 trial.objective.eval()
                 trial.sample()
             pause = time.perf_counter() - start
-        left = budget - (time.perf_counter() - begin) - PAUSES * pause
+        pause = ranks.sum([pause], trial.device)[0] / ranks.world
+        pauses = max(1, min(PAUSES, int(SHARE_OF_PAUSES * budget / pause)))
+        left = budget - (time.perf_counter() - begin) - pauses * pause
         steps = max(left, budget / 4) / step
-        return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world))
+        return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world)), pauses
 
     def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
         """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
@@ -144,6 +152,7 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     return Prepared(recipe, task, objective, train_split, valid_split)
 
 
-def _with_steps(recipe: Recipe, steps: int) -> Recipe:
+def _with_steps(recipe: Recipe, steps: int, evaluate_every: int | None = None) -> Recipe:
     """The recipe with so many steps, and the budget they came from still to be read."""
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"steps": steps})})
+    found = {"steps": steps, "evaluate_every": evaluate_every}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=found)})

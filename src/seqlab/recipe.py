@@ -121,6 +121,8 @@ class TrainingSettings(Settings):
     patience: int | None = Field(default=None, gt=0)
     """Evaluations without a new best after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+    """Let the library compile the model: faster steps after some seconds, other last bits. Needs a C++ compiler."""
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
     tensorboard: bool = False

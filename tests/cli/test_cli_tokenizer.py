@@ -54,14 +54,34 @@ def test_encode_json(trained):
 
 
 def test_show(trained, text_file):
-    table = run("show", *trained, "--data", text_file)
+    table = run("show", *trained, "--data", text_file, "--word", "cats")
     assert "tokens/word" in table
-    assert "the|cat|sat|on|the|mat|[|bold|]|and" in table
+    assert "␣cat|s" in table
     assert run("show", *trained)
     rows = json.loads(run("show", *trained, "--text", "the dog", "--json"))
     assert [row["kind"] for row in rows] == ["bpe", "word"]
-    expected = {"kind": "word", "vocab_size": 11, "tokens": 2, "tokens_per_word": 1.0, "bytes_per_token": 3.5}
-    assert rows[1] == {"folder": str(trained[1]), **expected, "unknown": 1, "pieces": ["the", "<unk>"]}
+    lengths = {"tokens_per_word": 1.0, "characters_per_token": 3.5, "bytes_per_token": 3.5}
+    figures = {"kind": "word", "vocab_size": 11, "tokens": 2, **lengths, "unknown": 1, "unknown_share": 0.5}
+    assert rows[1] == {"tokenizer": str(trained[1]), **figures, "words": {"the": ["the"], "dog": ["<unk>"]}}
+
+
+def test_show_learns_kinds_on_the_spot(trained, text_file):
+    names = ["byte", "character", "word:5", "bpe:270", "classic-bpe:20", trained[0]]
+    rows = json.loads(run("show", *names, "--text", "a dog", "--learn", text_file, "--json"))
+    assert [row["vocab_size"] for row in rows] == [257, rows[1]["vocab_size"], 5, 270, 20, 276]
+    assert rows[2]["unknown"] == 2
+
+
+def test_show_words_of_a_recipe(tmp_path, text_file):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        f"task: language-modelling\ndata: {{train: {text_file}, documents: line}}\n"
+        "tokenizer: word\nmodel: ngram\nobjective: next-token\n",
+        encoding="utf-8",
+    )
+    rows = json.loads(run("show", "word", "--recipe", recipe, "--json"))
+    assert list(rows[0]["words"]) == ["untokenizable"]
+    assert rows[0]["tokens"] < 100
 
 
 def test_errors(trained, text_file, tmp_path):
@@ -77,10 +97,14 @@ def test_errors(trained, text_file, tmp_path):
         run("encode", tmp_path, "x")
     with pytest.raises(DataError, match="no token 999"):
         run("decode", trained[0], 999)
-    with pytest.raises(DataError, match="whole numbers"):
+    with pytest.raises(DataError, match=r"whole numbers"):
         run("decode", trained[0], stdin="1 two")
     with pytest.raises(DataError, match="byte 1"):
         run("encode", trained[0], stdin=b"a\xff")
+    with pytest.raises(RunError, match=r"neither a folder nor a kind.*did you mean 'bpe'"):
+        run("show", "bpee:300")
+    with pytest.raises(RecipeError, match=r"whole number.*bpe:2000"):
+        run("show", "bpe:many")
     with pytest.raises(DataError):
         run("train", "bpe", tmp_path / "missing.txt", "--out", tmp_path / "x")
 

@@ -63,6 +63,19 @@ def test_the_same_lines_in_any_format(kind, runs, seqlab, tmp_path):
     assert found[0]["tokens"] == sum(len(ids) + 1 for ids in run.tokenizer.encode_batch(LINES))
 
 
+def test_scrambled_letters(runs, seqlab):
+    """The same text before and after: as many characters, but harder to predict."""
+    found = json.loads(seqlab("evaluate", runs["lstm"], "--scramble", 1, "--json").out)
+    assert found["scrambled"]["bits_per_character"] > found["bits_per_character"]
+    assert found["scrambled"]["tokens"] == found["tokens"]
+    assert found["scrambled"]["signature"]["scramble"] == 1
+    run = api.load(runs["lstm"])
+    assert run.evaluate(scramble=0.0) == run.evaluate()
+    table = seqlab("evaluate", runs["ngram"], "--scramble", 0.5).out
+    assert "scrambled" in table
+    assert seqlab("evaluate", runs["lstm"], "--scramble", 2).code == 2
+
+
 def test_training_on_rows(seqlab, tmp_path):
     rows = [{"body": line, "n": number} for number, line in enumerate(LINES * 5)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -24,8 +24,9 @@ def _ngram(smoothing: str, order: int = 3) -> LanguageModel:
     return model
 
 
-def _recurrent(cell, depth: int = 1, output="softmax", loudness: float = 1.5) -> LanguageModel:
-    settings = RecurrentLanguageModel.Settings(kind="recurrent", cell=cell, width=20, depth=depth, output=output)
+def _recurrent(cell, depth: int = 1, output="softmax", loudness: float = 1.5, **more) -> LanguageModel:
+    shape = {"cell": cell, "width": 20, "depth": depth, "output": output, **more}
+    settings = RecurrentLanguageModel.Settings(kind="recurrent", **shape)
     return _loud(RecurrentLanguageModel(settings, VOCAB), loudness)
 
 
@@ -82,7 +83,7 @@ BUILDERS = {
     "mlp": _mlp,
     "mlp-one-hot": lambda: _mlp(input="one-hot", activation="sigmoid"),
     "lstm": lambda: _recurrent("lstm"),
-    "lstm-untied": lambda: _recurrent("lstm", output=UNTIED),
+    "lstm-untied": lambda: _recurrent("lstm", depth=2, output=UNTIED, embedding=8),
     "lstm-depth-2": lambda: _recurrent("lstm", depth=2),
     "lstm-adaptive": lambda: _recurrent("lstm", output=ADAPTIVE),
     "gru": lambda: _recurrent("gru"),

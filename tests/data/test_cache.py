@@ -151,6 +151,17 @@ def test_what_a_killed_build_left_is_listed_and_removed(cache):
     assert list((cache / "tokens").iterdir()) == []
 
 
+def test_a_build_that_fails_leaves_nothing(cache):
+    def fail(room):
+        (room / "data").write_bytes(b"half")
+        raise DataError("broken")
+
+    with pytest.raises(DataError, match="broken"):
+        kept("tokens", "a", lambda folder, lock: None, fail)
+    assert list((cache / "tokens").iterdir()) == []
+    assert made("a") == 1000
+
+
 def test_a_cache_that_can_only_be_read(cache, monkeypatch):
     made("a")
     (cache / "tokens" / "a.lock").unlink()

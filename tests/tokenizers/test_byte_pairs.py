@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import random
 from collections import Counter
 from itertools import pairwise
@@ -10,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer as LibraryTokenizer
+from tokenizers import Tokenizer as Library
+from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
 
 from seqlab.tokenizers import dictionary
 from seqlab.tokenizers.bpe import ByteBPETokenizer
@@ -54,13 +59,36 @@ def random_text(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_library_trainer_breaks_ties_by_smallest_ids(seed):
+def test_byte_trainer_equals_counting_anew(seed):
+    """Ties go to the smallest ids."""
     text = random_text(seed)
     words = Counter(word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)).items()
     learned = ByteBPETokenizer.fit(text.splitlines(keepends=True), ByteBPETokenizer.Settings(vocab_size=320))
     ids = {token: index for index, token in enumerate(learned.tokens)}
     expected = plain_merges(words, lambda pair: (-ids.get(pair[0], 0), -ids.get(pair[1], 0)), len(learned.merges))
     assert learned.merges == expected
+
+
+@pytest.mark.parametrize("seed", [0, 1, None])
+def test_byte_trainer_equals_the_library(seed):
+    """The same tokens and merges as the library's own trainer, of random words and of ordinary text."""
+    text = inspect.getsource(random) if seed is None else random_text(seed) + "\n\n\t x  y's don't, 2²\xa0日本\x1c-\x85"
+    peer = Library(BPE())
+    peer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    options = {"vocab_size": 699, "min_frequency": 2, "initial_alphabet": ByteLevel.alphabet(), "show_progress": False}
+    peer.train_from_iterator([text], BpeTrainer(**options))
+    model = json.loads(peer.to_str())["model"]
+    learned = ByteBPETokenizer.fit([text], ByteBPETokenizer.Settings(vocab_size=700))
+    assert {token: index for index, token in enumerate(learned.tokens[1:])} == model["vocab"]
+    assert [list(pair) for pair in learned.merges] == model["merges"]
+
+
+def test_one_long_word():
+    """DNA in one line: a word in which every pair occurs many times, some of them side by side."""
+    text = "".join(random.Random(0).choices("ACGT", k=20_000))
+    learned = ByteBPETokenizer.fit([text], ByteBPETokenizer.Settings(vocab_size=300))
+    ids = {token: index for index, token in enumerate(learned.tokens)}
+    assert learned.merges == plain_merges([(text, 1)], lambda pair: (-ids[pair[0]], -ids[pair[1]]), 43)
 
 
 @pytest.mark.parametrize("word_end", ["glued", "apart"])

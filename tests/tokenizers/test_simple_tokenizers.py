@@ -11,7 +11,6 @@ from seqlab.errors import RecipeError
 from seqlab.recipe import Recipe
 from seqlab.tokenizers.byte import ByteTokenizer
 from seqlab.tokenizers.character import CharacterTokenizer
-from seqlab.tokenizers.measure import measure
 from seqlab.tokenizers.word import WordTokenizer
 
 
@@ -98,15 +97,6 @@ def test_words_are_whole():
     assert words("x").pattern.findall("हिन्दी don't 3.14, a_b <unk>!") == [
         *("हिन्दी", "don't", "3.14", ",", "a_b", "<unk>", "!")
     ]
-
-
-def test_measure():
-    learned = words("the cat sat")
-    found = measure(learned, ["the dog sat", " on"])
-    assert (found.words, found.tokens, found.unknown, found.bytes) == (4, 4, 2, 14)
-    assert found.pieces == ["the", "<unk>", "sat"]
-    assert (found.tokens_per_word, found.bytes_per_token) == (1.0, 3.5)
-    assert measure(learned, []).tokens_per_word == 0
 
 
 def test_settings_are_checked_by_the_recipe():

@@ -51,3 +51,14 @@ def test_every_schedule_is_a_factor_and_has_no_jumps(name, warmup, steps):
         assert rising == pytest.approx([step / min(warmup, steps) for step in range(1, len(rising) + 1)])
     falling = factors[max(0, min(warmup, steps) - 1) :]
     assert falling == sorted(falling, reverse=True)
+
+
+def test_warm_up_as_a_share_of_all_steps():
+    """A recipe then fits any budget."""
+    assert [made(Constant, steps, warmup=0.05)(steps // 40) for steps in (400, 4000)] == [0.5, 0.5]
+    assert made(Linear, 400, warmup=0.05)(20) == made(Linear, 400, warmup=20)(20) == 1.0
+
+
+def test_warm_up_of_half_a_step_too_many():
+    with pytest.raises(ValueError, match="whole number of steps, or a share"):
+        made(Constant, 100, warmup=10.5)

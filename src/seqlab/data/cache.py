@@ -60,7 +60,7 @@ class Lock:
 
     def __init__(self, folder: Path, how: int) -> None:
         """Waits, unless `how` has LOCK_NB: then a BlockingIOError says that another one has it."""
-        path, self.file = Path(f"{folder}.lock"), -1
+        path, self.file = _lock_of(folder), -1
         while self.file < 0:
             self.file = _opened(path, shared=bool(how & fcntl.LOCK_SH))
             if self.file < 0:
@@ -146,8 +146,14 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
         build(room)
         shutil.rmtree(folder, ignore_errors=True)  # a damaged entry, if anything
         room.rename(folder)
-    finally:
+    except BaseException:
         shutil.rmtree(room, ignore_errors=True)
+        _lock_of(folder).unlink(missing_ok=True)  # last: whoever waits for it makes another, and then a room
+        raise
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _room(folder: Path) -> Path:
@@ -185,7 +191,7 @@ class Entry:
                 with suppress(FileNotFoundError):
                     self.folder.rename(room)  # at once: nobody sees half an entry
                 shutil.rmtree(room, ignore_errors=True)
-                Path(f"{self.folder}.lock").unlink(missing_ok=True)
+                _lock_of(self.folder).unlink(missing_ok=True)
         except OSError:  # in use, or not ours
             return False
         return True
@@ -203,7 +209,7 @@ def entries() -> list[Entry]:
 
 def _entry(kind: str, folder: Path) -> Entry:
     sizes, times = [0], [0.0]
-    for path in (Path(f"{folder}.lock"), *_files(folder), *_files(_room(folder))):
+    for path in (_lock_of(folder), *_files(folder), *_files(_room(folder))):
         with suppress(OSError):  # removed by another process
             facts = path.stat()
             sizes.append(facts.st_size)

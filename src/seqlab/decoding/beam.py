@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqlab.decoding.generate import advance, checked, read
+from seqlab.decoding.generate import advance, log_probabilities, read
 from seqlab.models.language_model import LanguageModel
 
 
@@ -53,7 +53,7 @@ def beam_search(
     scores = reading.logits.new_zeros(1)
     finished: list[Hypothesis] = []
     for length in range(1, tokens + 1):
-        totals = scores[:, None] + checked(reading.logits).log_softmax(-1)
+        totals = scores[:, None] + log_probabilities(reading.logits)
         # a stable sort, so that ties always fall to the earlier hypothesis and the smaller token
         ranked, places = totals.flatten().sort(descending=True, stable=True)
         rows: list[int] = []

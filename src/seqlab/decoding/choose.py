@@ -25,7 +25,7 @@ class Greedy:
     """argmax: always the most likely token."""
 
     def __call__(self, logits: Tensor, requests: Tensor, positions: Tensor) -> Tensor:
-        return logits.argmax(-1)
+        return logits.max(-1).indices  # argmax(-1), which takes half as long again
 
 
 class Sample:

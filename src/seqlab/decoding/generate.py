@@ -61,9 +61,9 @@ def generate(
     active = list(range(len(prompts)))
     names = torch.tensor(list(requests) if requests is not None else active, device=device)
     for position in range(tokens):
-        logits = checked(reading.logits)
-        chosen = choose(logits, names, torch.full_like(names, position))
-        scores = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
+        chances = log_probabilities(reading.logits)
+        chosen = choose(reading.logits, names, torch.full_like(names, position))
+        scores = chances.gather(1, chosen[:, None])[:, 0]
         new = [Token(*one) for one in zip(active, chosen.tolist(), scores.tolist(), strict=True)]
         yield new
         for token in new:
@@ -135,10 +135,12 @@ def advance(
     return Reading(torch.cat([reading.logits, anew.logits])[back], joined)
 
 
-def checked(logits: Tensor) -> Tensor:
-    if bool((logits == -torch.inf).all(-1).any()) or bool(logits.isnan().any()):
+def log_probabilities(logits: Tensor) -> Tensor:
+    """log softmax, (B, V) → (B, V); a row without any is an error."""
+    found = logits.log_softmax(-1)
+    if bool(found[:, 0].isnan().any()):  # one that is not a number, or nothing but −∞, makes its whole row so
         raise SeqlabError(
             "the model gives no token any probability here: it has never seen this context",
             hint="use a smoothed model, or another prompt",
         )
-    return logits
+    return found

@@ -1,9 +1,9 @@
 """Models packed for decoding on the CPU: a row's result does not depend on how many rows there are.
 
-F.linear takes another path, and gives other bits, for one row, for a few and for many. Weights packed for oneDNN go
-one way only (and are faster for several rows), which makes a request's text independent of its neighbours to the bit.
-Likewise sigmoid and the tanh form of gelu: the last few numbers of a tensor (what is left of n / 32) are computed by
-another formula than the others, and which ones are last depends on the rows.
+F.linear takes another path, and gives other bits, for one row, for a few and for many. Packed weights go one way only
+(and are faster), which makes a request's text independent of its neighbours to the bit. Likewise sigmoid and the tanh
+form of gelu: the last few numbers of a tensor (what is left of n / 32) are computed by another formula than the others,
+and which ones are last depends on the rows.
 """
 
 from __future__ import annotations
@@ -14,53 +14,69 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from seqlab.decoding.compiled import CompiledAttention, CompiledLinear, library
+from seqlab.nn.attention import SelfAttention
 from seqlab.nn.blocks import FeedForward
 from seqlab.nn.embedding import TokenEmbedding
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def packed(model: M) -> M:
-    """A twin of a model with packed parts, which shares all its other tensors; for reading only.
-
-    On other devices, in other precisions and where oneDNN is missing, the model itself.
-    """
-    weights = list(model.parameters())
-    if not _available() or any(w.device.type != "cpu" or w.dtype != torch.float32 for w in weights):
-        return model
-    shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
-    twin = copy.deepcopy(model, shared).eval()
-    for parent in list(twin.modules()):
-        if getattr(parent, "activation", None) is torch.sigmoid:
-            parent.activation = steady_sigmoid  # type: ignore[assignment]
-        for name, child in parent.named_children():
-            if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child.weight, child.bias))
-            elif type(child) is TokenEmbedding:
-                setattr(parent, name, PackedTokenEmbedding(child))
-            elif type(child) is FeedForward:
-                setattr(parent, name, PackedFeedForward(child))
-    return twin
-
-
-class PackedLinear(nn.Module):
-    """W x + b"""
+class LibraryLinear(nn.Module):
+    """W x + b, or gelu(W x + b) in its tanh form, by oneDNN"""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
         self.bias = None if bias is None else bias.detach()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
+        after, form = ("gelu", "tanh") if gelu else ("none", "")
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], form)  # type: ignore[no-any-return]
+
+
+Linear = type[CompiledLinear] | type[LibraryLinear]
+
+
+def packed(model: M) -> M:
+    """A twin of a model with packed parts, which shares all its other tensors; for reading only.
+
+    On other devices, in other precisions and where nothing packs, the model itself.
+    """
+    weights = list(model.parameters())
+    linear = _linear()
+    if linear is None or any(w.device.type != "cpu" or w.dtype != torch.float32 for w in weights):
+        return model
+    shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
+    twin = copy.deepcopy(model, shared).eval()
+    _pack(twin, linear)
+    return twin
+
+
+def _pack(parent: nn.Module, linear: Linear) -> None:
+    if getattr(parent, "activation", None) is torch.sigmoid:
+        parent.activation = steady_sigmoid  # type: ignore[assignment]
+    for name, child in parent.named_children():
+        if type(child) is nn.Linear:
+            setattr(parent, name, linear(child.weight, child.bias))
+        elif type(child) is TokenEmbedding:
+            setattr(parent, name, PackedTokenEmbedding(child, linear))
+        elif type(child) is FeedForward:
+            setattr(parent, name, PackedFeedForward(child, linear))
+        elif type(child) is nn.Dropout:
+            setattr(parent, name, nn.Identity())
+        else:
+            _pack(child, linear)
+            if type(child) is SelfAttention and linear is CompiledLinear:
+                setattr(parent, name, CompiledAttention(child))
 
 
 class PackedTokenEmbedding(nn.Module):
     """E[w] and E h"""
 
-    def __init__(self, embedding: TokenEmbedding) -> None:
+    def __init__(self, embedding: TokenEmbedding, linear: Linear) -> None:
         super().__init__()
-        self.embedding, self.output = embedding, PackedLinear(embedding.weight, None)
+        self.embedding, self.output = embedding, linear(embedding.weight, None)
         self.weight = embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -71,16 +87,15 @@ class PackedTokenEmbedding(nn.Module):
 
 
 class PackedFeedForward(nn.Module):
-    """W₂ gelu(W₁ x), the gelu by oneDNN in the same pass"""
+    """W₂ gelu(W₁ x), the gelu in the same pass"""
 
-    def __init__(self, feed: FeedForward) -> None:
+    def __init__(self, feed: FeedForward, linear: Linear) -> None:
         super().__init__()
-        self.expand = PackedLinear(feed.expand.weight, feed.expand.bias)
-        self.contract = PackedLinear(feed.contract.weight, feed.contract.bias)
+        self.expand = linear(feed.expand.weight, feed.expand.bias)
+        self.contract = linear(feed.contract.weight, feed.contract.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.ops.mkldnn._linear_pointwise(x, self.expand.weight, self.expand.bias, "gelu", [], "tanh")
-        return self.contract(hidden)  # type: ignore[no-any-return]
+        return self.contract(self.expand(x, gelu=True))  # type: ignore[no-any-return]
 
 
 def steady_sigmoid(x: Tensor) -> Tensor:
@@ -88,6 +103,8 @@ def steady_sigmoid(x: Tensor) -> Tensor:
     return (1 + torch.tanh(x / 2)) / 2
 
 
-def _available() -> bool:
+def _linear() -> Linear | None:
+    if library() is not None:
+        return CompiledLinear
     there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return there and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    return LibraryLinear if there and hasattr(torch.ops.mkldnn, "_reorder_linear_weight") else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from seqlab.decoding.generate import advance, checked, read
+from seqlab.decoding.generate import advance, log_probabilities, read
 from seqlab.models.language_model import LanguageModel
 from seqlab.tokenizers import Tokenizer
 
@@ -36,7 +36,7 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
     words: dict[str, float] = {}
     already = tokenizer.decode(prompt)
     for _ in range(LONGEST):
-        totals = scores[:, None] + checked(reading.logits).log_softmax(-1)
+        totals = scores[:, None] + log_probabilities(reading.logits)
         ranked, places = totals.flatten().sort(descending=True, stable=True)
         rows: list[int] = []
         kept: list[tuple[int, ...]] = []

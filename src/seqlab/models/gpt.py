@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
-from seqlab.nn.attention import Cache, SelfAttention, room_for
+from seqlab.models.language_model import LanguageModel, Output, State, no_source
+from seqlab.nn.attention import Cache, Places, SelfAttention, room_for
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
@@ -66,7 +66,7 @@ class GPT(LanguageModel):
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
         weight = self.embedding.weight
-        shape = (rows, room_for(1), self.heads, weight.shape[1] // self.heads)
+        shape = (rows, self.heads, room_for(1), weight.shape[1] // self.heads)
         names = [f"{part}.{layer}" for layer in range(len(self.blocks)) for part in ("keys", "values")]
         caches = {name: weight.new_zeros(shape) for name in names}
         lengths = torch.zeros(rows, dtype=torch.long, device=weight.device)
@@ -85,7 +85,7 @@ class GPT(LanguageModel):
         for layer, (block, cache) in enumerate(zip(self.blocks, self._caches(after, positions), strict=True)):
             x = block(x, cache)
             after.rows[f"keys.{layer}"], after.rows[f"values.{layer}"] = cache.keys, cache.values
-        after.lengths = after.lengths + real_lengths(tokens, mask)
+        after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))
         return Output(self.norm(x), after)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -101,12 +101,12 @@ class GPT(LanguageModel):
         """A view of the state for each block, with room for the new positions."""
         length = room_for(int(positions.max()) + 1)
         for name, buffer in state.rows.items():
-            if buffer.shape[1] < length:  # grow by half at least, so that a long text is copied few times
-                more = max(length, room_for(buffer.shape[1] * 3 // 2)) - buffer.shape[1]
-                state.rows[name] = F.pad(buffer, [0, 0, 0, 0, 0, more])
-        visible = torch.arange(length, device=positions.device) <= positions[..., None]
+            if buffer.shape[2] < length:  # grow by half at least, so that a long text is copied few times
+                more = max(length, room_for(buffer.shape[2] * 3 // 2)) - buffer.shape[2]
+                state.rows[name] = F.pad(buffer, [0, 0, 0, more])
+        places = Places(positions, length)
         return [
-            Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], positions, visible[:, None])
+            Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places)
             for layer in range(len(self.blocks))
         ]
 

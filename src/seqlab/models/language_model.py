@@ -62,9 +62,9 @@ class LanguageModel(nn.Module, ABC):
 class State:
     """What a model knows after some tokens, row by row.
 
-    `rows` are tensors (B, ...). Dimension 1 may be time, with room to spare behind the row's length. `shared` are
-    tensors (S, ...) that belong to sources: row b reads source `owner[b]`, and `select` never copies them. `forward`
-    consumes the state it is given: keep a copy with `select` before that if you need it.
+    `rows` are tensors (B, ...). One of their other dimensions may be time, with room to spare behind the row's length.
+    `shared` are tensors (S, ...) that belong to sources: row b reads source `owner[b]`, and `select` never copies them.
+    `forward` consumes the state it is given: keep a copy with `select` before that if you need it.
     """
 
     rows: dict[str, Tensor]
@@ -133,11 +133,14 @@ class State:
 
 
 def _stack(a: Tensor, b: Tensor) -> Tensor:
-    """Concatenate rows; a shorter dimension 1 is filled with zeros."""
-    if a.dim() > 1 and a.shape[1] != b.shape[1]:
-        room = max(a.shape[1], b.shape[1])
-        a, b = (F.pad(t, [0, 0] * (t.dim() - 2) + [0, room - t.shape[1]]) for t in (a, b))
-    return torch.cat([a, b])
+    """Concatenate rows; where a dimension of one is shorter, it is filled with zeros."""
+    sizes = [max(pair) for pair in zip(a.shape[1:], b.shape[1:], strict=True)]
+    return torch.cat([_filled(a, sizes), _filled(b, sizes)])
+
+
+def _filled(tensor: Tensor, sizes: list[int]) -> Tensor:
+    missing = [size - own for size, own in zip(sizes, tensor.shape[1:], strict=True)]
+    return F.pad(tensor, [n for more in reversed(missing) for n in (0, more)]) if any(missing) else tensor
 
 
 def real_lengths(tokens: Tensor, mask: Tensor | None) -> Tensor:

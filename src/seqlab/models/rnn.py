@@ -28,6 +28,8 @@ class RecurrentLanguageModel(LanguageModel):
     class Settings(PartSettings):
         cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
         width: int = Field(default=256, gt=0)
+        embedding: int | None = Field(default=None, gt=0)
+        """The width of the embeddings; `width` by default. Few tokens need no wide ones, which halves the work."""
         depth: int = Field(default=1, gt=0)
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
@@ -40,17 +42,17 @@ class RecurrentLanguageModel(LanguageModel):
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        width = settings.width
+        width, embedded = settings.width, settings.embedding or settings.width
         cell: type[Cell] = registry.find("cell", settings.cell.kind)
-        self.embedding = TokenEmbedding(vocab_size, width)
+        self.embedding = TokenEmbedding(vocab_size, embedded)
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.recurrent = Recurrent(
-            [cell(width, width, settings.cell) for _ in range(settings.depth)],  # type: ignore[call-arg]
+            [cell(width if layer else embedded, width, settings.cell) for layer in range(settings.depth)],  # type: ignore[call-arg]
             self.dropout,
         )
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
-        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)

@@ -1,11 +1,12 @@
 """Self-attention over heads, with or without a cache of keys and values.
 
-B batch · T time · C capacity of the cache · D width · H heads · K head width = D / H
+B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · K head width = D / H
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -16,25 +17,39 @@ BLOCK = 16
 
 
 @dataclass
+class Places:
+    """Where new positions (B, T) belong in the caches, of which the first `length` are in use; one for all layers."""
+
+    positions: Tensor
+    length: int
+
+    @cached_property
+    def rows(self) -> Tensor:
+        return torch.arange(len(self.positions), device=self.positions.device)[:, None]
+
+    @cached_property
+    def hidden(self) -> Tensor:
+        """(B, 1, T, C'), added to scores: −∞ where a position may not look, else 0."""
+        later = torch.arange(self.length, device=self.positions.device) > self.positions[:, None, :, None]
+        return torch.zeros(later.shape, device=later.device).masked_fill_(later, -torch.inf)
+
+
+@dataclass
 class Cache:
-    """Keys and values of one layer, (B, C, H, K) each; new ones are written at `positions` (B, T)."""
+    """Keys and values of one layer, (B, H, C, K) each: head by head, the order in which they are read."""
 
     keys: Tensor
     values: Tensor
-    positions: Tensor
-    visible: Tensor
-    """(B, 1, T, C'): which of the first C' entries a position may look at."""
+    places: Places
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        rows = torch.arange(len(k), device=k.device)[:, None]
+        """Write k and v (B, T, H, K) to their places → all that is in use, (B, H, C', K) each."""
         if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
-            self.keys = self.keys.index_put((rows, self.positions), k)
-            self.values = self.values.index_put((rows, self.positions), v)
-        else:
-            self.keys[rows, self.positions] = k
-            self.values[rows, self.positions] = v
-        length = self.visible.shape[-1]
-        return self.keys[:, :length], self.values[:, :length]
+            self.keys, self.values = self.keys.clone(), self.values.clone()
+        rows, positions, length = self.places.rows, self.places.positions, self.places.length
+        self.keys[rows, :, positions] = k
+        self.values[rows, :, positions] = v
+        return self.keys[:, :, :length], self.values[:, :, :length]
 
 
 class SelfAttention(nn.Module):
@@ -52,8 +67,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
-        split = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, T, 3, H, K)
-        q, k, v = split.unbind(2)
+        q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, K) each
         dropout = self.dropout if self.training else 0.0
         if cache is None:  # padding comes last, where causal attention never looks
             attended = F.scaled_dot_product_attention(
@@ -61,9 +75,8 @@ class SelfAttention(nn.Module):
             )
         else:
             k, v = cache.append(k, v)
-            attended = F.scaled_dot_product_attention(
-                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), cache.visible, dropout_p=dropout
-            )
+            hidden = cache.places.hidden.to(q.dtype)
+            attended = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, hidden, dropout_p=dropout)
         return self.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 

@@ -24,6 +24,10 @@ from seqlab.tokenizers.fitted import fitted
 
 TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
 
+PIECE = 128
+"""Positions that evaluation reads at a time, at least, where the state is carried: the figures are the same for any
+length, and the short windows of truncated BPTT take twice as long."""
+
 
 class LanguageModelling(Task):
     """Texts become one long array of tokens, each document closed by `<end>`."""
@@ -71,7 +75,7 @@ class LanguageModelling(Task):
         if self.settings.reading == "windows":
             return ScoredWindows(tokens, window, self.stride, facts, self.tokenizer.end_id)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, window, lanes, facts, self.tokenizer.end_id)
+        return ScoredLanes(tokens, max(window, PIECE), lanes, facts, self.tokenizer.end_id)
 
     def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
         """Subword regularisation: the same text, cut by chance."""

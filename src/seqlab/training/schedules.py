@@ -6,14 +6,21 @@ import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from seqlab.recipe import PartSettings
 
 
 class WarmUp(PartSettings):
-    warmup: int = Field(default=0, ge=0)
-    """Steps over which the rate rises from zero in a straight line."""
+    warmup: int | float = Field(default=0, ge=0)
+    """Steps over which the rate rises from zero in a straight line; below 1, their share of all steps."""
+
+    @field_validator("warmup")
+    @classmethod
+    def _steps_or_share(cls, value: int | float) -> int | float:
+        if value > 1 and value != int(value):
+            raise ValueError("should be a whole number of steps, or a share of them below 1")
+        return value
 
 
 class Schedule(ABC):
@@ -21,7 +28,8 @@ class Schedule(ABC):
 
     def __init__(self, settings: WarmUp, steps: int) -> None:
         self.settings, self.steps = settings, steps
-        self.warmup = min(settings.warmup, steps)
+        share = settings.warmup * (steps if settings.warmup < 1 else 1)
+        self.warmup = min(round(share), steps)
 
     def __call__(self, step: int) -> float:
         if step < self.warmup:

@@ -31,7 +31,7 @@ class Board:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         for path in sorted(self.folder.glob("events.out.tfevents.*")):
-            draft = path.with_name(f".draft-{path.name}")
+            draft = self.folder / ".draft"  # a name that TensorBoard does not look at
             with draft.open("wb") as file:
                 records = RecordWriter(file)
                 for record in RawEventFileLoader(str(path)).Load():  # as far as it is whole

@@ -32,6 +32,7 @@ from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
 from seqlab.training.averaging import Average
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
+from seqlab.training.compiling import Compiled
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
@@ -100,7 +101,7 @@ class Trainer:
         self.watcher = watcher or Silence()
         self.sample = sample
         self.device = next(objective.parameters()).device
-        self.wrapped = ranks.wrap(objective)
+        self.wrapped = ranks.wrap(Compiled(objective, self.device, self._compiled) if settings.compile else objective)
         self.weights = [p for p in objective.parameters() if p.requires_grad]
         optimizer = registry.find("optimizer", settings.optimizer.kind)()
         self.optimizer = optimizer.build(objective, settings.learning_rate, settings.optimizer)
@@ -111,6 +112,7 @@ class Trainer:
         self.timing = Log(folder / "timing.jsonl")
         self.board = Board(folder, settings.tensorboard)
         self.progress = Progress()
+        self.clock, self.clock_tokens = time.perf_counter(), 0
         self.carried: list[State | None] = [None] * settings.accumulate
         self.asked = False  # by a signal to this process
         self.stopping = False  # because some rank was asked: all of them know it from the same step on
@@ -146,10 +148,8 @@ class Trainer:
         self.stopping = asked > 0
         loss = total / max(count, 1.0)
         self._finite(loss, "loss")
-        gradients = [p.grad for p in self.weights if p.grad is not None]
         # from the sum over pieces and ranks to the mean; DDP has divided by the number of ranks already
-        torch._foreach_mul_(gradients, self.ranks.world / max(count, 1.0))
-        norm = self._clip()
+        norm = self._clip(self.ranks.world / max(count, 1.0))
         self._finite(norm, "gradient")
         rate = self.settings.learning_rate * self.schedule(self.progress.step + 1)
         for group in self.optimizer.param_groups:
@@ -180,11 +180,22 @@ class Trainer:
             sums += torch.stack([loss.sum.detach().float(), loss.count.float()]) * weight
         return float(sums[0]), float(sums[1])
 
-    def _clip(self) -> float:
-        if self.settings.clip_value is not None:
-            nn.utils.clip_grad_value_(self.weights, self.settings.clip_value)
+    def _clip(self, scale: float) -> float:
+        """Scale the gradients, and shorten them where they are too long; the norm they had before that.
+
+        Both in one pass over them: g ← g · scale · min(1, limit / ‖g · scale‖).
+        """
+        gradients = [p.grad for p in self.weights if p.grad is not None]
         limit = self.settings.clip_norm if self.settings.clip_norm is not None else math.inf
-        return float(nn.utils.clip_grad_norm_(self.weights, limit))
+        if self.settings.clip_value is not None:
+            torch._foreach_mul_(gradients, scale)
+            nn.utils.clip_grad_value_(self.weights, self.settings.clip_value)
+            scale = 1.0
+        norm = scale * float(nn.utils.get_total_norm(gradients))
+        factor = scale * min(1.0, limit / (norm + 1e-6))
+        if factor != 1.0:
+            torch._foreach_mul_(gradients, factor)
+        return norm
 
     def _finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
@@ -272,6 +283,11 @@ class Trainer:
 
     def _averaged(self) -> AbstractContextManager[None]:
         return nullcontext() if self.average is None else self.average.in_use()
+
+    def _compiled(self, seconds: float) -> None:
+        self.watcher.said(f"compiled in {seconds:.1f} s")
+        self._write(self.timing, {"step": self.progress.step, "compile_seconds": round(seconds, 4)})
+        self.clock += seconds
 
     def _write(self, log: Log, entry: dict[str, Any]) -> None:
         if self.ranks.first:
