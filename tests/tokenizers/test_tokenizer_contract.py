@@ -293,11 +293,13 @@ def test_no_folder(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_fork_after_threads_is_silent():
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "sentencepiece"])
+def test_fork_after_threads_is_silent(kind):
     program = """
-import os
-from seqlab.tokenizers.bpe import ByteBPETokenizer
-tokenizer = ByteBPETokenizer.fit(["some words"] * 1000, ByteBPETokenizer.Settings())
+import os, sys
+from seqlab import registry
+cls = registry.find("tokenizer", sys.argv[1])
+tokenizer = cls.fit(["some words"] * 1000, cls.Settings())
 before = tokenizer.encode_batch(["some words"] * 100)
 child = os.fork()
 assert tokenizer.encode_batch(["some words"] * 100) == before
@@ -307,5 +309,7 @@ assert os.waitpid(child, 0)[1] == 0
 assert "TOKENIZERS_PARALLELISM" not in os.environ
 """
     environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, kind], env=environment, capture_output=True, text=True, timeout=60
+    )
     assert (ran.returncode, ran.stderr) == (0, "")

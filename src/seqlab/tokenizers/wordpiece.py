@@ -15,9 +15,10 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+import seqlab.tokenizers.bpe  # noqa: F401 - keeps the library's threads out of forked processes
 from seqlab.errors import DataError
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.dictionary import parts_of as parts
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words, parts_of
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
 from seqlab.tokenizers.tokenizer import (
     END,
@@ -29,7 +30,6 @@ from seqlab.tokenizers.tokenizer import (
     most_frequent,
     only_keys,
     readable,
-    refuse_surrogates,
 )
 from seqlab.tokenizers.word import WordStream
 
@@ -87,6 +87,8 @@ class WordPieceTokenizer(Tokenizer):
         """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
         min_frequency: int | None = Field(default=None, ge=1)
         """Pairs seen less often are not merged. None: a threshold that falls as long as there is room."""
+        dictionary: int = Field(default=DICTIONARY, gt=0)
+        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
         lowercase: bool = False
         strip_accents: bool | None = None
         """é → e. None does it where `lowercase` does."""
@@ -120,7 +122,7 @@ class WordPieceTokenizer(Tokenizer):
 
             return load_published(settings.vocab, cls)
         cleaning = Cleaning.of(settings.lowercase, settings.strip_accents, settings.split_cjk)
-        counts = _count_words(texts, cleaning)
+        counts = _count_words(texts, cleaning, settings.dictionary)
         if not counts:
             raise DataError("the training texts are empty: there is no word to learn")
         words = [(split_word(word), count) for word, count in counts.items()]
@@ -135,20 +137,20 @@ class WordPieceTokenizer(Tokenizer):
         return len(self.tokens)
 
     def encode(self, text: str) -> Encoding:
-        cut = list(parts(text))
+        parts = list(parts_of(text))
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         shift = 0
-        for part, encoded in zip(cut, self.encoder.encode_batch(cut), strict=True):
+        for part, encoded in zip(parts, self.encoder.encode_batch(parts), strict=True):
             ids += encoded.ids
             offsets += ((start + shift, stop + shift) for start, stop in encoded.offsets)
             shift += len(part)
         return Encoding(ids, offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        cut = [list(parts(text)) for text in texts]
-        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(cut))))
-        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in cut]
+        parts = [list(parts_of(text)) for text in texts]
+        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
+        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
     def decode(self, ids: Iterable[int]) -> str:
         stream = self.stream()
@@ -193,14 +195,10 @@ class WordPieceStream(TextStream):
         return ""
 
 
-def _count_words(texts: Iterable[str], cleaning: Cleaning) -> Counter[str]:
+def _count_words(texts: Iterable[str], cleaning: Cleaning, room: int) -> Counter[str]:
     """What stands between blanks is counted first, and each different string is cleaned and cut once."""
-    chunks: Counter[str] = Counter()
-    for text in texts:
-        refuse_surrogates(text)
-        chunks.update(BLANKS.split(text))
     words: Counter[str] = Counter()
-    for chunk, count in chunks.items():
+    for chunk, count in count_words(texts, BLANKS.split, room).items():
         for word in cleaning.words(chunk):
             if len(word) <= LONGEST_WORD:
                 words[word] += count
