@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -59,7 +60,11 @@ def import_arpa(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Ru
     cast(NGram, objective.body).load_state_dict(model.state_dict())
     create_run(folder, recipe, task)
     facts = {"step": 1, "best": None, "finished": True, "tokens": 0}
-    Checkpoints(folder).save(Snapshot(dict(objective.state_dict()), {}, {}, facts))
+    try:
+        Checkpoints(folder).save(Snapshot(dict(objective.state_dict()), {}, {}, facts))
+    except RunError:
+        shutil.rmtree(folder, ignore_errors=True)  # unlike a training, this cannot be resumed
+        raise
     return load(folder)
 
 
