@@ -1,8 +1,9 @@
-"""Linear maps and attention by `kernels.cpp`, which is compiled for the machine at hand when it is first needed.
+"""Linear maps and blocks by `kernels.cpp`, which is compiled for the machine at hand when it is first needed.
 
-By hand, because it is faster than the library for the few rows of decoding: torch calls oneDNN in 18 µs where this
-takes 5, and with two threads and 92 MB of weights 25 maps take 2.2 ms instead of 2.9 for one row, 3.8 instead of 5.5
-for 16 (benchmarks/decoding.py). Where there is no compiler, or no OpenMP, the library does it.
+By hand, because the library is slower where rows are few. Between the maps it needs some fifteen calls a block, which
+take longer than they would alone, since the weights that stream by push all else out of the caches; and its maps take
+2.9 ms where these take 2.2 (one row, 92 MB of weights, two threads), 5.5 where these take 3.8 (16 rows). Where there is
+no compiler, or no OpenMP, the library does it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.data.cache import cache_folder
-from seqlab.nn.attention import Cache, SelfAttention
+from seqlab.nn.attention import Cache
+from seqlab.nn.blocks import Block
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared")
@@ -32,68 +34,54 @@ class CompiledLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        found = library()
-        assert found is not None
+        kernels = library()
+        assert kernels is not None
         self.outputs, self.inputs = weight.shape
-        self.linear, lanes = found.linear, found.lanes()
-        weight = F.pad(weight.detach(), [0, 0, 0, -self.outputs % lanes])
-        self.panels = weight.view(-1, lanes, self.inputs).transpose(1, 2).contiguous()
+        weight = F.pad(weight.detach(), [0, 0, 0, -self.outputs % kernels.lanes()])
+        self.panels = weight.view(-1, kernels.lanes(), self.inputs).transpose(1, 2).contiguous()
         self.bias = weight.new_zeros(len(weight))
         if bias is not None:
             self.bias[: self.outputs] = bias.detach()
+        self.kernel = kernels.linear
+        self.map = _Map(self.panels.data_ptr(), self.bias.data_ptr(), self.inputs, self.outputs)
 
     def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
         assert x.shape[-1] == self.inputs
         assert x.dtype == torch.float32
         x = x.contiguous()
         y = x.new_empty(*x.shape[:-1], self.outputs)
-        failed = self.linear(
-            x.data_ptr(),
-            self.panels.data_ptr(),
-            self.bias.data_ptr(),
-            y.data_ptr(),
-            x.numel() // self.inputs,
-            self.inputs,
-            self.outputs,
-            gelu,
-            torch.get_num_threads(),
-        )
-        if failed:
-            raise MemoryError
+        rows = x.numel() // self.inputs
+        _succeed(self.kernel(self.map, x.data_ptr(), y.data_ptr(), rows, gelu, torch.get_num_threads()))
         return y
 
 
-class CompiledAttention(nn.Module):
-    """Self-attention that attends from a single new position by itself, and from several as the library does"""
+class CompiledBlock(nn.Module):
+    """A block that reads a single new position in one call, and several of them part by part"""
 
-    def __init__(self, attention: SelfAttention) -> None:
+    def __init__(self, block: Block) -> None:
         super().__init__()
-        found = library()
-        assert found is not None
-        self.attention, self.attend = attention, found.attend
+        kernels = library()
+        assert kernels is not None
+        self.block, self.kernel = block, kernels.block
+        self.parts = _Block(
+            _norm(block.norm_attend),
+            _map(block.attend.query_key_value),
+            _map(block.attend.output),
+            _norm(block.norm_feed),
+            _map(block.feed.expand),
+            _map(block.feed.contract),
+            block.attend.heads,
+        )
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
         if cache is None or x.shape[1] > 1:
-            return self.attention(x, cache)  # type: ignore[no-any-return]
-        assert cache.keys.is_contiguous()
-        assert cache.values.is_contiguous()
-        rows, heads, capacity, width = cache.keys.shape
-        qkv, attended = self.attention.query_key_value(x), torch.empty_like(x)
-        failed = self.attend(
-            qkv.data_ptr(),
-            cache.keys.data_ptr(),
-            cache.values.data_ptr(),
-            cache.places.positions.data_ptr(),
-            attended.data_ptr(),
-            rows,
-            heads,
-            capacity,
-            width,
-            torch.get_num_threads(),
-        )
-        if failed:
-            raise MemoryError
-        return self.attention.output(attended)  # type: ignore[no-any-return]
+            return self.block(x, cache)  # type: ignore[no-any-return]
+        keys, values, positions = cache.keys, cache.values, cache.places.positions
+        assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
+        where = _Cache(keys.data_ptr(), values.data_ptr(), positions.data_ptr(), keys.shape[2])
+        y = torch.empty_like(x)
+        _succeed(self.kernel(self.parts, where, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
+        return y
 
 
 @cache
@@ -112,12 +100,20 @@ def library() -> ctypes.CDLL | None:
             _compile(compiler, path)
         if not _is_own(path):
             return None
-        found = ctypes.CDLL(str(path))
+        kernels = ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError):
         return None
-    found.linear.argtypes = [*[ctypes.c_void_p] * 4, *[ctypes.c_long] * 3, *[ctypes.c_int] * 2]
-    found.attend.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_long] * 4, ctypes.c_int]
-    return found
+    pointer, count = ctypes.c_void_p, ctypes.c_int64
+    kernels.linear.argtypes = [ctypes.POINTER(_Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
+    kernels.block.argtypes = [
+        ctypes.POINTER(_Block),
+        ctypes.POINTER(_Cache),
+        pointer,
+        pointer,
+        count,
+        ctypes.c_int,
+    ]
+    return kernels
 
 
 def _is_own(path: Path) -> bool:
@@ -135,3 +131,54 @@ def _compile(compiler: str, path: Path) -> None:
         made = Path(folder) / path.name
         subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], capture_output=True, check=True, timeout=300)
         made.replace(path)
+
+
+def _succeed(failed: int) -> None:
+    if failed:
+        raise MemoryError("decoding")
+
+
+# ---------------------------------------------------------------------- the structures of kernels.cpp
+
+
+class _Map(ctypes.Structure):
+    _fields_ = (
+        ("panels", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+    )
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_float))
+
+
+class _Block(ctypes.Structure):
+    _fields_ = (
+        ("norm_attend", _Norm),
+        ("query_key_value", _Map),
+        ("output", _Map),
+        ("norm_feed", _Norm),
+        ("expand", _Map),
+        ("contract", _Map),
+        ("heads", ctypes.c_int64),
+    )
+
+
+class _Cache(ctypes.Structure):
+    _fields_ = (
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("capacity", ctypes.c_int64),
+    )
+
+
+def _map(linear: nn.Module) -> _Map:
+    assert isinstance(linear, CompiledLinear)
+    return linear.map
+
+
+def _norm(norm: nn.LayerNorm) -> _Norm:
+    return _Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)

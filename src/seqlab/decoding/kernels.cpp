@@ -1,12 +1,16 @@
-// What decoding on the CPU spends its time on: linear maps of a few rows, and attention of one new position a row.
+// What decoding on the CPU spends its time on: linear maps of a few rows, and blocks that read one new position a row.
 //
-// In both, a number is one chain of operations whose order depends on nothing but its own row: not on the other rows,
-// nor on the tile and the thread that they fall to. So are its bits.
+// A number is one chain of operations whose order depends on nothing but its own row: not on the other rows, nor on the
+// tile and the thread that they fall to. So are its bits.
+//
+// Functions marked "by all threads" are called inside a parallel region, share their work, and wait for each other.
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <omp.h>
 
 namespace {
@@ -17,8 +21,41 @@ constexpr int LANES = 16, TALLEST = 12;  // a tile of 12 rows by 2 panels fills 
 constexpr int LANES = 8, TALLEST = 4;
 #endif
 
+typedef std::int64_t Size;
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int Integers __attribute__((vector_size(4 * LANES)));
+
+struct Free {
+    void operator()(void *memory) const { std::free(memory); }
+};
+typedef std::unique_ptr<float, Free> Room;
+
+Room room(Size count) { return Room((float *)std::malloc(sizeof(float) * count)); }
+
+Size rounded(Size count) { return (count + LANES - 1) / LANES * LANES; }
+
+// The vector that begins at `first` of `count` numbers, filled up with zeros.
+inline Vector load(const float *from, Size first, Size count) {
+    if (first + LANES <= count) return *(const Vector *)(from + first);
+    Vector part = {};
+    if (first < count) std::memcpy(&part, from + first, 4 * (count - first));
+    return part;
+}
+
+inline void store(Vector x, float *to, Size first, Size count) {
+    if (first + LANES <= count)
+        *(Vector *)(to + first) = x;
+    else
+        std::memcpy(to + first, &x, 4 * (count - first));
+}
+
+inline float total(Vector x) {
+    float parts[LANES];
+    std::memcpy(parts, &x, sizeof parts);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+    return parts[0];
+}
 
 // eˣ = 2ⁿ eʳ with n = round(x / ln 2), and a polynomial for eʳ (Cephes)
 inline Vector exponential(Vector x) {
@@ -37,9 +74,12 @@ inline Vector exponential(Vector x) {
     return p * (Vector)((__builtin_convertvector(n, Integers) + 127) << 23);
 }
 
+// ½ x (1 + tanh u) = x / (1 + e⁻²ᵘ) with u = √(2/π) (x + 0.044715 x³)
+inline Vector gelu(Vector x) { return x / (1.0f + exponential(-1.59576912f * (x + 0.044715f * x * x * x))); }
+
 // ------------------------------------------------------------------ linear maps
 //
-// Y = X Wᵀ + b, and the same with gelu on top: every number of Y is b + w₁x₁ + w₂x₂ + … in this order.
+// Y = f(X Wᵀ + b) + Z: a number of X Wᵀ + b is b + w₁x₁ + w₂x₂ + … in this order.
 //
 // W is stored in panels of LANES outputs, a panel as inputs × LANES: a step of the chain reads one vector of weights and
 // multiplies it by one number of each row. Few rows are bound by reading the weights, so several panels are read at a
@@ -49,38 +89,28 @@ constexpr int GROUP = 4;    // panels that all rows pass before the next ones ar
 constexpr int AHEAD = 512;  // numbers to ask memory for ahead of use
 
 struct Map {
-    const float *weights, *bias;
-    float *y;
-    long inputs, outputs;
-    bool gelu;
+    const float *panels, *bias;
+    Size inputs, outputs;
 };
 
-// ½ x (1 + tanh u) = x / (1 + e⁻²ᵘ) with u = √(2/π) (x + 0.044715 x³)
-inline Vector gelu(Vector x) { return x / (1.0f + exponential(-1.59576912f * (x + 0.044715f * x * x * x))); }
+struct After {
+    bool with_gelu;
+    const float *add;
+};
 
-inline void store(const Map &map, Vector sum, long row, long panel) {
-    if (map.gelu) sum = gelu(sum);
-    const long first = panel * LANES, count = std::min<long>(LANES, map.outputs - first);
-    float *to = map.y + row * map.outputs + first;
-    if (count == LANES)
-        *(Vector *)to = sum;
-    else
-        std::memcpy(to, &sum, 4 * count);
-}
-
-// x is stored as inputs × ROWS
-template <int ROWS, int PANELS> void tile(const Map &map, const float *x, long row, long panel) {
-    const long stride = map.inputs * LANES;
-    const float *weights = map.weights + panel * stride;
+// x is stored as inputs × ROWS; y and what is added begin at the first of the rows.
+template <int ROWS, int PANELS> void tile(const Map &map, const float *x, float *y, Size panel, After after) {
+    const Size stride = map.inputs * LANES;
+    const float *panels = map.panels + panel * stride;
     Vector sums[ROWS][PANELS];
     for (int r = 0; r < ROWS; r++)
         for (int p = 0; p < PANELS; p++) sums[r][p] = *(const Vector *)(map.bias + (panel + p) * LANES);
-    for (long i = 0; i < map.inputs; i++) {
+    for (Size i = 0; i < map.inputs; i++) {
         Vector w[PANELS];
 #pragma GCC unroll 4
         for (int p = 0; p < PANELS; p++) {
-            w[p] = *(const Vector *)(weights + p * stride + i * LANES);
-            __builtin_prefetch(weights + p * stride + i * LANES + AHEAD);
+            w[p] = *(const Vector *)(panels + p * stride + i * LANES);
+            __builtin_prefetch(panels + p * stride + i * LANES + AHEAD);
         }
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; r++)
@@ -88,89 +118,137 @@ template <int ROWS, int PANELS> void tile(const Map &map, const float *x, long r
             for (int p = 0; p < PANELS; p++) sums[r][p] += w[p] * x[i * ROWS + r];
     }
     for (int r = 0; r < ROWS; r++)
-        for (int p = 0; p < PANELS; p++) store(map, sums[r][p], row + r, panel + p);
+        for (int p = 0; p < PANELS; p++) {
+            const Size row = r * map.outputs, first = (panel + p) * LANES;
+            Vector sum = after.with_gelu ? gelu(sums[r][p]) : sums[r][p];
+            if (after.add) sum += load(after.add + row, first, map.outputs);
+            store(sum, y + row, first, map.outputs);
+        }
 }
 
-template <int ROWS, int PANELS> void tiles(const Map &map, const float *x, long row, long panel, long count) {
-    for (; count >= PANELS; count -= PANELS, panel += PANELS) tile<ROWS, PANELS>(map, x, row, panel);
-    for (; count > 0; count--, panel++) tile<ROWS, 1>(map, x, row, panel);
+template <int ROWS, int PANELS>
+void tiles(const Map &map, const float *x, float *y, Size panel, Size count, After after) {
+    for (; count >= PANELS; count -= PANELS, panel += PANELS) tile<ROWS, PANELS>(map, x, y, panel, after);
+    for (; count > 0; count--, panel++) tile<ROWS, 1>(map, x, y, panel, after);
 }
 
-// The rows of the next tile, when so many are left.
-inline int height(long rows) {
-    for (int rows_of_a_tile : {TALLEST, 8, 4, 2})
-        if (rows_of_a_tile <= TALLEST && rows_of_a_tile <= rows) return rows_of_a_tile;
+// How many rows the next tile has, when so many are left.
+inline int height(Size rows) {
+    for (int tall : {TALLEST, 8, 4, 2})
+        if (tall <= TALLEST && tall <= rows) return tall;
     return 1;
 }
 
-void group(const Map &map, const float *x, long rows, long panel, long count) {
-    for (long row = 0, tall; row < rows; row += tall) {
-        tall = height(rows - row);
-        const float *here = x + row * map.inputs;
+void group(const Map &map, const float *x, float *y, Size rows, Size panel, Size count, After after) {
+    while (rows > 0) {
+        const int tall = height(rows);
         switch (tall) {
-            case 12: tiles<12, 2>(map, here, row, panel, count); break;
-            case 8: tiles<8, 2>(map, here, row, panel, count); break;
-            case 4: tiles<4, LANES == 16 ? 4 : 2>(map, here, row, panel, count); break;
-            case 2: tiles<2, 4>(map, here, row, panel, count); break;
-            default: tiles<1, 4>(map, here, row, panel, count);
+            case 12: tiles<12, 2>(map, x, y, panel, count, after); break;
+            case 8: tiles<8, 2>(map, x, y, panel, count, after); break;
+            case 4: tiles<4, LANES == 16 ? 4 : 2>(map, x, y, panel, count, after); break;
+            case 2: tiles<2, 4>(map, x, y, panel, count, after); break;
+            default: tiles<1, 4>(map, x, y, panel, count, after);
         }
+        rows -= tall, x += tall * map.inputs, y += tall * map.outputs;
+        if (after.add) after.add += tall * map.outputs;
     }
 }
 
 // Tile after tile, from rows × inputs to inputs × rows.
-void transpose(const float *x, float *to, long rows, long inputs) {
-    for (long row = 0, tall; row < rows; row += tall) {
-        tall = height(rows - row);
-        for (long r = row; r < row + tall; r++)
-            for (long i = 0; i < inputs; i++) to[row * inputs + i * tall + r - row] = x[r * inputs + i];
+void turn(const float *x, float *to, Size rows, Size inputs) {
+    while (rows > 0) {
+        const int tall = height(rows);
+        for (int r = 0; r < tall; r++)
+            for (Size i = 0; i < inputs; i++) to[i * tall + r] = x[r * inputs + i];
+        rows -= tall, x += tall * inputs, to += tall * inputs;
     }
 }
 
-// ------------------------------------------------------------------ attention
-//
-// One head of one row: softmax(q · kⱼ / √K) over all positions j so far, and the mean of vⱼ under it.
-
-// The vector of `width` numbers that begins at `first`, filled up with zeros.
-inline Vector load(const float *from, long first, long width) {
-    if (first + LANES <= width) return *(const Vector *)(from + first);
-    Vector part = {};
-    if (first < width) std::memcpy(&part, from + first, 4 * (width - first));
-    return part;
+// By all threads. `turned` is room for the inputs.
+void apply(const Map &map, const float *x, float *turned, float *y, Size rows, After after = {}) {
+#pragma omp for schedule(static)
+    for (Size row = 0; row < rows; row += TALLEST)
+        turn(x + row * map.inputs, turned + row * map.inputs, std::min<Size>(TALLEST, rows - row), map.inputs);
+    const Size panels = rounded(map.outputs) / LANES;
+#pragma omp for schedule(static)
+    for (Size panel = 0; panel < panels; panel += GROUP)
+        group(map, turned, y, rows, panel, std::min<Size>(GROUP, panels - panel), after);
 }
 
-inline float total(Vector x) {
-    float parts[LANES];
-    std::memcpy(parts, &x, sizeof parts);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
-    return parts[0];
+// ------------------------------------------------------------------ norms and attention
+
+struct Norm {
+    const float *weight, *bias;
+    float epsilon;
+};
+
+// (x − mean) / √(variance + ε) ∘ weight + bias, by all threads.
+void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width) {
+#pragma omp for schedule(static)
+    for (Size row = 0; row < rows; row++) {
+        const float *from = x + row * width;
+        Vector sums = {}, squares = {};
+        for (Size i = 0; i < width; i += LANES) sums += load(from, i, width);
+        const float mean = total(sums) / width;
+        for (Size i = 0; i < width; i += LANES) {
+            Vector apart = load(from, i, width) - mean;
+            for (Size l = width - i; l < LANES; l++) apart[l] = 0;
+            squares += apart * apart;
+        }
+        const float scale = 1 / std::sqrt(total(squares) / width + norm.epsilon);
+        for (Size i = 0; i < width; i += LANES) {
+            Vector z = (load(from, i, width) - mean) * scale;
+            store(z * load(norm.weight, i, width) + load(norm.bias, i, width), y + row * width, i, width);
+        }
+    }
 }
 
-// `weights` is room for `length` numbers, rounded up to LANES.
-void head(const float *q, const float *keys, const float *values, float *y, float *weights, long length, long width) {
+// softmax(q · kⱼ / √K) over the positions j so far, and the mean of vⱼ under it. `weights` is room for them, rounded up.
+void head(const float *q, const float *keys, const float *values, float *y, float *weights, Size length, Size width) {
     const float scale = 1 / std::sqrt((float)width);
     float most = -INFINITY;
-    for (long j = 0; j < length; j++) {
+    for (Size j = 0; j < length; j++) {
         Vector products = {};
-        for (long i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + j * width, i, width);
+        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + j * width, i, width);
         weights[j] = scale * total(products);
         most = std::max(most, weights[j]);
     }
     Vector sums = {};
-    for (long j = 0; j < length; j += LANES) {
+    for (Size j = 0; j < length; j += LANES) {
         Vector here = exponential(load(weights, j, length) - most);
-        for (long l = length - j; l < LANES; l++) here[l] = 0;
-        std::memcpy(weights + j, &here, sizeof here);
+        for (Size l = length - j; l < LANES; l++) here[l] = 0;
+        *(Vector *)(weights + j) = here;
         sums += here;
     }
     const float sum = total(sums);
     constexpr int AT_ONCE = 4;
-    for (long first = 0; first < width; first += AT_ONCE * LANES) {
+    for (Size first = 0; first < width; first += AT_ONCE * LANES) {
         Vector means[AT_ONCE] = {};
-        for (long j = 0; j < length; j++)
+        for (Size j = 0; j < length; j++)
             for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(values + j * width, first + p * LANES, width);
-        for (int p = 0; p < AT_ONCE; p++) means[p] /= sum;
-        std::memcpy(y + first, means, 4 * std::min<long>(AT_ONCE * LANES, width - first));
+        for (int p = 0; p < AT_ONCE && first + p * LANES < width; p++)
+            store(means[p] / sum, y, first + p * LANES, width);
+    }
+}
+
+// Keys and values of earlier positions, (rows, heads, capacity, K) each, and where the new ones belong.
+struct Cache {
+    float *keys, *values;
+    const Size *positions;
+    Size capacity;
+};
+
+// By all threads; qkv (rows, 3, heads, K) → y (rows, heads, K).
+void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size rows, Size heads, Size width) {
+    weights += omp_get_thread_num() * rounded(cache.capacity);
+#pragma omp for schedule(static)
+    for (Size n = 0; n < rows * heads; n++) {
+        const Size row = n / heads, position = cache.positions[row];
+        const float *q = qkv + (row * 3 * heads + n % heads) * width;
+        float *keys = cache.keys + n * cache.capacity * width, *values = cache.values + n * cache.capacity * width;
+        std::memcpy(keys + position * width, q + heads * width, sizeof(float) * width);
+        std::memcpy(values + position * width, q + 2 * heads * width, sizeof(float) * width);
+        head(q, keys, values, y + n * width, weights, position + 1, width);
     }
 }
 
@@ -180,45 +258,42 @@ extern "C" {
 
 int lanes() { return LANES; }
 
-// Gives 0, or 1 when there is no memory.
-int linear(const float *x, const float *weights, const float *bias, float *y, long rows, long inputs, long outputs,
-           int with_gelu, int threads) {
-    const Map map = {weights, bias, y, inputs, outputs, with_gelu != 0};
-    float *turned = nullptr;
-    if (rows > 1 && !(turned = (float *)std::malloc(sizeof(float) * rows * inputs))) return 1;
-    const long groups = (outputs + GROUP * LANES - 1) / (GROUP * LANES), panels = (outputs + LANES - 1) / LANES;
+// Both give 0, or 1 when there is no memory.
+
+int linear(const Map *map, const float *x, float *y, Size rows, int with_gelu, int threads) {
+    const Room turned = room(rows * map->inputs);
+    if (!turned) return 1;
 #pragma omp parallel num_threads(threads)
-    {
-        if (turned) {
-#pragma omp for schedule(static)
-            for (long row = 0; row < rows; row += TALLEST)
-                transpose(x + row * inputs, turned + row * inputs, std::min<long>(TALLEST, rows - row), inputs);
-        }
-#pragma omp for schedule(static) nowait
-        for (long g = 0; g < groups; g++)
-            group(map, turned ? turned : x, rows, g * GROUP, std::min<long>(GROUP, panels - g * GROUP));
-    }
-    std::free(turned);
+    apply(*map, x, turned.get(), y, rows, {with_gelu != 0, nullptr});
     return 0;
 }
 
-// The new position of each row has `qkv`, (rows, 3, heads, width); its key and its value are written to the caches,
-// (rows, heads, capacity, width), at `positions`, and y is (rows, heads, width).
-int attend(const float *qkv, float *keys, float *values, const long *positions, float *y, long rows, long heads,
-           long capacity, long width, int threads) {
-    const long room = (capacity + LANES - 1) / LANES * LANES;
-    float *weights = (float *)std::malloc(sizeof(float) * room * threads);
-    if (!weights) return 1;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (long n = 0; n < rows * heads; n++) {
-        const long row = n / heads, position = positions[row], bytes = sizeof(float) * width;
-        const float *q = qkv + (row * 3 * heads + n % heads) * width;
-        float *k = keys + n * capacity * width, *v = values + n * capacity * width;
-        std::memcpy(k + position * width, q + heads * width, bytes);
-        std::memcpy(v + position * width, q + 2 * heads * width, bytes);
-        head(q, k, v, y + n * width, weights + omp_get_thread_num() * room, position + 1, width);
+struct Block {
+    Norm norm_attend;
+    Map query_key_value, output;
+    Norm norm_feed;
+    Map expand, contract;
+    Size heads;
+};
+
+// y = x + attend(norm(x)), then y + feed(norm(y)), for one new position a row: x and y (rows, width)
+int block(const Block *block, const Cache *cache, const float *x, float *y, Size rows, int threads) {
+    const Size width = block->output.outputs, hidden = block->expand.outputs;
+    const Room rooms[] = {room(rows * width), room(rows * std::max(3 * width, hidden)), room(rows * std::max(width, hidden)),
+                          room(rounded(cache->capacity) * threads)};
+    for (const Room &one : rooms)
+        if (!one) return 1;
+    float *narrow = rooms[0].get(), *wide = rooms[1].get(), *turned = rooms[2].get(), *weights = rooms[3].get();
+#pragma omp parallel num_threads(threads)
+    {
+        normalise(block->norm_attend, x, narrow, rows, width);
+        apply(block->query_key_value, narrow, turned, wide, rows);
+        attend(wide, *cache, narrow, weights, rows, block->heads, width / block->heads);
+        apply(block->output, narrow, turned, y, rows, {false, x});
+        normalise(block->norm_feed, y, narrow, rows, width);
+        apply(block->expand, narrow, turned, wide, rows, {true, nullptr});
+        apply(block->contract, wide, turned, y, rows, {false, y});
     }
-    std::free(weights);
     return 0;
 }
 }

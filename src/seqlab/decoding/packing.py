@@ -14,9 +14,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from seqlab.decoding.compiled import CompiledAttention, CompiledLinear, library
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library
 from seqlab.nn.attention import SelfAttention
-from seqlab.nn.blocks import FeedForward
+from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.embedding import TokenEmbedding
 
 M = TypeVar("M", bound=nn.Module)
@@ -66,9 +66,10 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         elif type(child) is nn.Dropout:
             setattr(parent, name, nn.Identity())
         else:
+            known = type(child) is Block and (type(child.attend), type(child.feed)) == (SelfAttention, FeedForward)
             _pack(child, linear)
-            if type(child) is SelfAttention and linear is CompiledLinear:
-                setattr(parent, name, CompiledAttention(child))
+            if isinstance(child, Block) and known and linear is CompiledLinear:
+                setattr(parent, name, CompiledBlock(child))
 
 
 class PackedTokenEmbedding(nn.Module):

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqlab.models.language_model import LanguageModel, Output, State, no_source
 from seqlab.nn.attention import Cache, Places, SelfAttention, room_for
@@ -102,8 +101,7 @@ class GPT(LanguageModel):
         length = room_for(int(positions.max()) + 1)
         for name, buffer in state.rows.items():
             if buffer.shape[2] < length:  # grow by half at least, so that a long text is copied few times
-                more = max(length, room_for(buffer.shape[2] * 3 // 2)) - buffer.shape[2]
-                state.rows[name] = F.pad(buffer, [0, 0, 0, more])
+                state.rows[name] = _grown(buffer, max(length, room_for(buffer.shape[2] * 3 // 2)))
         places = Places(positions, length)
         return [
             Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places)
@@ -118,3 +116,11 @@ class GPT(LanguageModel):
             elif parameter.dim() > 1:
                 ends_branch = name.endswith(("attend.output.weight", "feed.contract.weight"))
                 nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)
+
+
+def _grown(buffer: Tensor, capacity: int) -> Tensor:
+    """A cache with more room, which is zero: F.pad would write the old part twice."""
+    rows, heads, length, width = buffer.shape
+    grown = buffer.new_empty(rows, heads, capacity, width)
+    grown[:, :, :length], grown[:, :, length:] = buffer, 0
+    return grown
