@@ -41,10 +41,11 @@ def compare(model, words, sentences, path):
 
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "modified-kneser-ney"])
 @pytest.mark.parametrize("order", [2, 3, 5])  # kenlm reads no unigram models
-def test_random_text(tmp_path, order, smoothing):
+@pytest.mark.parametrize("prune", [(), (0, 1, 2)])
+def test_random_text(tmp_path, order, smoothing, prune):
     words = ["<end>", *(f"w{index}" for index in range(1, 30)), "<unk>"]
     text = np.random.default_rng(order).zipf(1.3, size=3000) % 30  # without <unk>, which yet has a share
-    model = NGram(NGram.Settings(order=order, smoothing=smoothing), len(words))
+    model = NGram(NGram.Settings(order=order, smoothing=smoothing, prune=prune), len(words))
     model.fit(np.append(text[:2500], 0))
     sentences = [[words[i] for i in part if i] for part in np.split(text[2500:], np.flatnonzero(text[2500:] == 0))]
     compare(model, words, [*sentences, [], ["<unk>", "w1", "w2", "<unk>"]], tmp_path / "model.arpa")
