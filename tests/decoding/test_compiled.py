@@ -20,7 +20,7 @@ def random(*shape):
 
 
 @needs_kernels
-@pytest.mark.parametrize("inputs, outputs", SHAPES)
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 12, 13, 31, 40])
 def test_linear_equals_the_library(inputs, outputs, rows):
     weight, bias, x = random(outputs, inputs) / inputs**0.5, random(outputs), random(rows, inputs)
@@ -32,7 +32,7 @@ def test_linear_equals_the_library(inputs, outputs, rows):
 
 
 @needs_kernels
-@pytest.mark.parametrize("inputs, outputs", SHAPES)
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
 def test_a_row_depends_neither_on_other_rows_nor_on_threads(inputs, outputs):
     linear, x = CompiledLinear(random(outputs, inputs), random(outputs)), random(40, inputs)
     whole = linear(x, gelu=True)
@@ -52,7 +52,7 @@ def test_gelu_everywhere():
 
 
 @needs_kernels
-@pytest.mark.parametrize("width, heads", [(24, 3), (64, 2), (100, 2), (36, 1), (160, 1)])
+@pytest.mark.parametrize(("width", "heads"), [(24, 3), (64, 2), (100, 2), (36, 1), (160, 1)])
 def test_single_positions_equal_the_unpacked_model(width, heads):
     """The block's own kernel, for rows of different lengths, against the parts of torch."""
     torch.manual_seed(0)
