@@ -1,0 +1,104 @@
+"""The compiled kernels against the library, and what happens where they cannot be had."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from seqlab.decoding import compiled, packing
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear
+from seqlab.decoding.generate import generate
+from seqlab.decoding.packing import LibraryLinear, packed
+from seqlab.models.gpt import GPT
+
+needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
+
+SHAPES = [(1, 1), (7, 5), (16, 16), (100, 77), (64, 200), (130, 1001)]
+
+
+def random(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 12, 13, 31, 40])
+def test_linear_equals_the_library(inputs, outputs, rows):
+    weight, bias, x = random(outputs, inputs) / inputs**0.5, random(outputs), random(rows, inputs)
+    linear = CompiledLinear(weight, bias)
+    torch.testing.assert_close(linear(x), F.linear(x, weight, bias), atol=1e-5, rtol=1e-5)
+    expected = F.gelu(F.linear(x, weight, bias), approximate="tanh")
+    torch.testing.assert_close(linear(x, gelu=True), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(CompiledLinear(weight, None)(x[None]), F.linear(x, weight)[None], atol=1e-5, rtol=1e-5)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_a_row_depends_neither_on_other_rows_nor_on_threads(inputs, outputs):
+    linear, x = CompiledLinear(random(outputs, inputs), random(outputs)), random(40, inputs)
+    whole = linear(x, gelu=True)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        for rows in range(1, 40):
+            assert torch.equal(linear(x[:rows], gelu=True), whole[:rows])
+            assert torch.equal(linear(x[-rows:], gelu=True), whole[-rows:])
+
+
+@needs_kernels
+def test_gelu_everywhere():
+    identity = CompiledLinear(torch.ones(1, 1), None)
+    x = torch.cat([torch.linspace(-100, 100, 4001), torch.linspace(-6, 6, 4001), torch.tensor([0.0, 1e-30, 1e4])])
+    expected = F.gelu(x.double(), approximate="tanh").float()
+    torch.testing.assert_close(identity(x[:, None], gelu=True)[:, 0], expected, atol=1e-6, rtol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("width", "heads"), [(24, 3), (64, 2), (100, 2), (36, 1), (160, 1)])
+def test_single_positions_equal_the_unpacked_model(width, heads):
+    """The block's own kernel, for rows of different lengths, against the parts of torch."""
+    torch.manual_seed(0)
+    plain = GPT(GPT.Settings(kind="gpt", width=width, depth=2, heads=heads, context=80), 50).eval()
+    with torch.no_grad():
+        for weight in plain.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    twin = packed(plain)
+    assert all(type(block) is CompiledBlock for block in twin.blocks)
+    tokens = torch.randint(50, (5, 40))
+    mask = torch.arange(40) < torch.tensor([40, 1, 17, 33, 8])[:, None]
+    with torch.inference_mode():
+        ours = twin(tokens, twin.start(rows=5), mask).state
+        theirs = plain(tokens, plain.start(rows=5), mask).state
+        for column in torch.randint(50, (30, 5)):
+            (found, ours), (expected, theirs) = twin.step(column, ours), plain.step(column, theirs)
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def texts(model, prompts):
+    steps = [[(token.id, token.log_probability) for token in step] for step in generate(model, prompts, tokens=12)]
+    return list(zip(*steps, strict=True))
+
+
+def test_without_kernels_the_library_packs(monkeypatch):
+    """And neighbours do not matter there either."""
+    monkeypatch.setattr(packing, "library", lambda: None)
+    torch.manual_seed(0)
+    model = packed(GPT(GPT.Settings(kind="gpt", width=36, depth=2, heads=3, context=64), 50).eval())
+    assert any(isinstance(part, LibraryLinear) for part in model.modules())
+    assert not any(isinstance(part, CompiledLinear | CompiledBlock) for part in model.modules())
+    prompts = [[number % 50 for number in range(length)] for length in (1, 5, 16, 33, 40)]
+    alone = [texts(model, [prompt])[0] for prompt in prompts]
+    assert texts(model, prompts) == alone
+    assert texts(model, prompts[:3]) == alone[:3]
+
+
+@pytest.mark.parametrize("compiler", ["/no/such/compiler", "false"])
+def test_a_compiler_that_fails_is_no_compiler(monkeypatch, tmp_path, compiler):
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
+    assert compiled.library.__wrapped__() is None
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
+    assert compiled.library.__wrapped__() is None
