@@ -37,6 +37,9 @@ class LanguageModelling(Task):
         """Tokens in a window; with streams, the length of truncated BPTT."""
         stride: int | None = Field(default=None, gt=0)
         """How far evaluation windows lie apart; half a window by default. Smaller is slower and scores better."""
+        stretch: int | None = Field(default=None, gt=0)
+        """Tokens after which a stream begins anew in training; never by default. A model that hardly ever meets an
+        empty state may not learn to begin from one, and then fails on every new text."""
         lanes: int = Field(default=8, gt=0)
         """How many parts evaluation reads side by side, each with a new state, where streams are read."""
 
@@ -67,9 +70,9 @@ class LanguageModelling(Task):
         column = self.column(data, which)
         tokens, window = column.flat, self.settings.window
         if training:
-            return (
-                Windows(tokens, window) if self.settings.reading == "windows" else Lanes(tokens, window, self.streams)
-            )
+            if self.settings.reading == "windows":
+                return Windows(tokens, window)
+            return Lanes(tokens, window, self.streams, self.settings.stretch)
         facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
             return ScoredWindows(tokens, window, self.stride, facts)
