@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -119,15 +120,15 @@ def ours(train: Path, valid: Path, budget: str, overrides: list[str], run: Path)
         stdout=subprocess.DEVNULL,
     )
     command = time.perf_counter() - start
-    clock, passed = {}, 0.0
+    steps, clock = [0], [0.0]
     for entry in read_log(run / "timing.jsonl"):
-        passed += entry.get("seconds", 0.0)
-        clock[entry["step"]] = passed
-    log = read_log(run / "log.jsonl")
-    curve = [[clock[entry["step"]], entry["valid"]["loss"]] for entry in log if "valid" in entry]
+        steps.append(entry["step"])
+        clock.append(clock[-1] + entry.get("seconds", 0.0))
+    valid = [entry for entry in read_log(run / "log.jsonl") if "valid" in entry]
+    curve = [[float(np.interp(one["step"], steps, clock)), one["valid"]["loss"]] for one in valid]
     recipe = load(run).recipe
     facts = {"name": f"lm/char, {budget}", "steps": recipe.training.steps, "seed": recipe.training.seed}
-    return {**facts, "seconds": passed, "command": command, "loss": curve[-1][1], "curve": curve}
+    return {**facts, "seconds": clock[-1], "command": command, "loss": curve[-1][1], "curve": curve}
 
 
 def told(result: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def race(arguments: argparse.Namespace) -> None:
         budget = f"{theirs['seconds'] / share:.1f}s"
         overrides = [f"training.seed={arguments.seed}", *arguments.overrides]
         results.append(told(ours(*parts, budget, overrides, arguments.out / name)))
-    (arguments.out / "race.json").write_text(json.dumps(results, indent=1))
+        (arguments.out / "race.json").write_text(json.dumps(results, indent=1))
 
 
 def alone(arguments: argparse.Namespace) -> None:

@@ -273,6 +273,24 @@ def test_training_lanes_go_on_where_they_stopped(length, window, lanes, epoch):
     assert len(set(targets)) == len(targets) > length - split.lanes
 
 
+@small
+@given(st.integers(40, 200), st.integers(1, 12), st.integers(1, 5), st.integers(1, 30), st.integers(0, 4))
+def test_training_lanes_that_begin_anew(length, window, lanes, stretch, epoch):
+    """Each part of a lane is a chunk, whose first batch has no state; no token comes twice in an epoch."""
+    split = Lanes(numbered(length), window, lanes, stretch)
+    targets, last, chunks = [], None, set()
+    for cursor, indices in split.order(lanes, seed=0).once():
+        assert len(indices) == lanes
+        batch = split.batch(indices, Key(1, epoch))
+        if cursor.batch:
+            assert torch.equal(batch["tokens"][:, 0], last)
+        last = batch["targets"][:, -1]
+        chunks.add(cursor.chunk)
+        targets += batch["targets"].flatten().tolist()
+    assert len(chunks) == split.parts == max(1, round(length // lanes / stretch))
+    assert len(set(targets)) == len(targets) > length - lanes * (split.parts + 1)
+
+
 # -------------------------------------------------------------------- batches
 
 

@@ -53,27 +53,34 @@ class Windows:
 
 @dataclass
 class Lanes:
-    """Training streams: each row of a batch goes on where it stopped in the batch before (truncated BPTT)."""
+    """Training streams: each row of a batch goes on where it stopped in the batch before (truncated BPTT).
+
+    With a `stretch`, a lane is read in parts of about so many tokens, and begins each of them with a new state.
+    """
 
     tokens: Tokens
     window: int
     lanes: int
+    stretch: int | None = None
 
     def __post_init__(self) -> None:
         self.lanes = min(self.lanes, len(self.tokens))
-        self.length = len(self.tokens) // self.lanes
+        length = len(self.tokens) // self.lanes
+        self.parts = 1 if self.stretch is None else max(1, round(length / self.stretch))
+        self.length = length // self.parts
         self.steps = -(-self.length // self.window)
 
     def __len__(self) -> int:
-        return self.lanes * self.steps
+        return self.lanes * self.parts * self.steps
 
     def order(self, batch_size: int, seed: int) -> Order:
-        return Streams(self.lanes, self.steps, batch_size)
+        return Streams(self.lanes * self.parts, self.steps, batch_size if self.parts == 1 else self.lanes)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        lane, step = np.divmod(indices, self.steps)
+        stream, step = np.divmod(indices, self.steps)
+        part, lane = np.divmod(stream, self.lanes)  # the first parts of all lanes, then the second ones, ...
         width = min(self.window, self.length - int(step[0]) * self.window)
-        starts = lane * self.length + step * self.window + key.below(self.length)
+        starts = (lane * self.parts + part) * self.length + step * self.window + key.below(self.length)
         return _ring(self.tokens, starts, width)
 
 

@@ -39,6 +39,9 @@ class LanguageModelling(Task):
         """Tokens in a window; with streams, the length of truncated BPTT."""
         stride: int | None = Field(default=None, gt=0)
         """How far evaluation windows lie apart; half a window by default. Smaller is slower and scores better."""
+        stretch: int | None = Field(default=None, gt=0)
+        """Tokens after which a stream begins anew in training; never by default. A model that hardly ever meets an
+        empty state may not learn to begin from one, and then fails on every new text."""
         lanes: int = Field(default=8, gt=0)
         """How many parts evaluation reads side by side, each with a new state, where streams are read."""
 
@@ -69,7 +72,7 @@ class LanguageModelling(Task):
         tokens, window = column.flat, self.settings.window
         if training:
             if self.settings.reading == "streams":
-                return Lanes(tokens, window, self.streams)
+                return Lanes(tokens, window, self.streams, self.settings.stretch)
             return Windows(tokens, window, None if self.sample is None else self._recut)
         facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
