@@ -143,7 +143,10 @@ def show(
     elif data is None and recipe is None:
         labels = dict.fromkeys((SAMPLE if text is None else text).split()[:MOST_WORDS], "")
     else:
-        labels = {word: label for label, word in telling_words(measured(False)).items()}
+        labels = {
+            word: label
+            for label, word in telling_words(measured(all(one.unit == "symbol" for one in loaded.values()))).items()
+        }
     rows = [
         {
             "tokenizer": name,
