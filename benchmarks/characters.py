@@ -35,6 +35,7 @@ STEPS, WARM_UP, PEAK, FLOOR = 2000, 100, 1e-3, 1e-4
 ROWS, BLOCK, STRIDE = 12, 64, 32
 CURVE = (125, 250, 500, 1000, STEPS)
 """Steps at which the peer is scored."""
+TICKS = (2, 5, 10, 20, 50, 100, 200)
 
 
 def cut(text: Path, out: Path) -> tuple[Path, Path]:
@@ -108,13 +109,12 @@ def scored(model: torch.nn.Module, text: torch.Tensor) -> float:
 
 
 def ours(train: Path, valid: Path, budget: str, overrides: list[str], run: Path) -> dict[str, Any]:
-    """`seqlab train lm/char` as a command of its own."""
-    shutil.rmtree(run, ignore_errors=True)
+    """`seqlab train lm/char` as a command of its own; a run that was stopped goes on."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "SEQLAB_CACHE": str(run.parent / "cache")}
     data = [f"data.train={train}", f"data.valid={valid}", f"training.budget={budget}", *overrides]
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "seqlab", "train", "lm/char", *data, "--out", str(run), "--json"],
+        [sys.executable, "-m", "seqlab", "train", "lm/char", *data, "--out", str(run), "--json", "--resume"],
         check=True,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -143,6 +143,8 @@ def told(result: dict[str, Any]) -> dict[str, Any]:
 
 def race(arguments: argparse.Namespace) -> None:
     parts = cut(arguments.text, arguments.out)
+    for name in ("sixth", "whole"):
+        shutil.rmtree(arguments.out / name, ignore_errors=True)
     theirs = told(peer(*parts, arguments.seed))
     results = [theirs]
     for name, share in (("sixth", 6), ("whole", 1)):
@@ -155,7 +157,7 @@ def race(arguments: argparse.Namespace) -> None:
 def alone(arguments: argparse.Namespace) -> None:
     parts = cut(arguments.text, arguments.out)
     overrides = [f"training.seed={arguments.seed}", *arguments.overrides]
-    result = told(ours(*parts, arguments.budget, overrides, arguments.out / f"seed-{arguments.seed}"))
+    result = told(ours(*parts, arguments.budget, overrides, arguments.out / f"{arguments.budget}-{arguments.seed}"))
     (arguments.out / f"ours-{arguments.budget}-{arguments.seed}.json").write_text(json.dumps([result], indent=1))
 
 
@@ -171,6 +173,8 @@ def plot(arguments: argparse.Namespace) -> None:
             seconds, losses = zip(*result["curve"], strict=True)
             axes.plot(seconds, losses, marker="o", markersize=3, label=f"{result['name']}: {losses[-1]:.3f}")
     axes.set(xscale="log", xlabel="seconds of training (two threads)", ylabel="nats per character, held out")
+    axes.set_xticks(TICKS, [str(tick) for tick in TICKS])
+    axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(arguments.picture, dpi=110, bbox_inches="tight")
