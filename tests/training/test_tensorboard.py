@@ -21,7 +21,9 @@ def events(run: Path) -> EventAccumulator:
 
 
 def scalars(found: EventAccumulator, tag: str) -> list[tuple[int, float]]:
-    return [(event.step, event.value) for event in found.Scalars(tag)]
+    return sorted(
+        [(event.step, event.value) for event in found.Scalars(tag)]
+    )  # files of one second are read in any order; people see steps
 
 
 def logged(run: Path, name: str, file: str = "log") -> list[tuple[int, float]]:
