@@ -21,9 +21,8 @@ def events(run: Path) -> EventAccumulator:
 
 
 def scalars(found: EventAccumulator, tag: str) -> list[tuple[int, float]]:
-    return sorted(
-        [(event.step, event.value) for event in found.Scalars(tag)]
-    )  # files of one second are read in any order; people see steps
+    """In the order of steps, as people see them: event files of the same second are read in any order."""
+    return sorted([(event.step, event.value) for event in found.Scalars(tag)])
 
 
 def logged(run: Path, name: str, file: str = "log") -> list[tuple[int, float]]:
@@ -44,6 +43,7 @@ def check_all(run: Path) -> None:
     for name in valid[0][1]:
         same(scalars(found, f"valid/{name}"), [(step, metrics[name]) for step, metrics in valid])
     texts = [(event.step, event.tensor_proto.string_val[0].decode()) for event in found.Tensors("sample/text_summary")]
+    texts.sort(key=lambda text: text[0])
     samples = logged(run, "text", "samples")
     assert [step for step, _ in texts] == [step for step, _ in samples]
     for (_, shown), (_, text) in zip(texts, samples, strict=True):
