@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -11,7 +10,7 @@ from typing import cast
 import seqlab
 from seqlab.build import build
 from seqlab.errors import DataError, RunError
-from seqlab.launch import create_run, is_begun
+from seqlab.launch import is_begun, write_run
 from seqlab.models.arpa import read_arpa, write_arpa
 from seqlab.models.ngram import NGram
 from seqlab.recipe import Recipe
@@ -20,7 +19,6 @@ from seqlab.tasks.language_modelling import LanguageModelling
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.tokenizer import END
 from seqlab.tokenizers.word import WordTokenizer
-from seqlab.training.checkpoint import Checkpoints, Snapshot
 
 
 def ngram_of(run: Run) -> NGram:
@@ -58,13 +56,7 @@ def import_arpa(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Ru
     task = LanguageModelling.restore(recipe, WordTokenizer(words[2:], "whitespace", lowercase=False), {})
     objective = build(recipe, task)
     cast(NGram, objective.body).load_state_dict(model.state_dict())
-    create_run(folder, recipe, task)
-    facts = {"step": 1, "best": None, "finished": True, "tokens": 0}
-    try:
-        Checkpoints(folder).save(Snapshot(dict(objective.state_dict()), {}, {}, facts))
-    except RunError:
-        shutil.rmtree(folder, ignore_errors=True)  # unlike a training, this cannot be resumed
-        raise
+    write_run(Run(folder, recipe, task, objective, 1))
     return load(folder)
 
 

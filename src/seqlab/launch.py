@@ -21,8 +21,9 @@ from seqlab.preparation import prepare
 from seqlab.recipe import Recipe, flatten
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.tasks.task import Task
-from seqlab.training.checkpoint import Checkpoints
+from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import Ranks, is_first
+from seqlab.training.log import Log
 from seqlab.training.trainer import Silence, Watcher
 
 
@@ -124,6 +125,18 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         what = f"cannot write here ({error.strerror})"
         raise RunError(what, where=str(folder), hint="choose another --out, or make room") from None
+
+
+def write_run(run: Run, log: dict[str, Any] | None = None, best: float | None = None) -> None:
+    """A run that was not trained here: its only checkpoint is that of step 1. All of it is written, or nothing."""
+    create_run(run.folder, run.recipe, run.task)
+    try:
+        if log is not None:
+            Log(run.folder / "log.jsonl").write({"step": 1, **log})
+        Checkpoints(run.folder).save(Snapshot.of_finished(run.objective.state_dict(), best=best))
+    except RunError:
+        shutil.rmtree(run.folder, ignore_errors=True)  # unlike a training, this cannot be resumed
+        raise
 
 
 def _existing(

@@ -13,17 +13,15 @@ from torch import Tensor
 from seqlab.build import build
 from seqlab.data.batches import Batch
 from seqlab.errors import RunError
-from seqlab.launch import create_run, filled, is_begun
+from seqlab.launch import filled, is_begun, write_run
 from seqlab.models.language_model import State
 from seqlab.models.mixture import Mixture, fit_weights
 from seqlab.objectives.next_token import NextToken, scored
 from seqlab.objectives.objective import Loss
 from seqlab.recipe import Recipe
 from seqlab.run import Run, load, use_code
-from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import ALONE
 from seqlab.training.evaluation import evaluate
-from seqlab.training.log import Log
 
 
 def mix(
@@ -34,7 +32,9 @@ def mix(
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
 ) -> Run:
-    """A run that mixes others, with the weights given, or with those that fit the first run's held-out data best.
+    """A run that mixes others, with the weights given, or with those that fit held-out data best.
+
+    Data, and how they are read, are those of the first run; or of the first whose model sees only so much of a text.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -78,28 +78,26 @@ def _recipe(base: Recipe, parts: Sequence[Run]) -> Recipe:
 class _PartLosses(NextToken):
     """Keeps −log p of every scored token for each part of a mixture."""
 
+    def __init__(self, mixture: Mixture) -> None:
+        super().__init__(NextToken.Settings(kind="next-token"), mixture)
+        self.found: list[Tensor] = []
+
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
         output = self.read(batch, state)
         states, targets = scored(output.states, batch)
         apart = torch.stack(cast(Mixture, self.body).losses_apart(states, targets))
-        self.found = [*getattr(self, "found", []), apart]
+        self.found.append(apart)
         return Loss(apart.sum(), torch.tensor(len(targets)), {}, output.state)
 
 
 def _fitted(mixed: Run) -> Tensor:
-    losses = _PartLosses(NextToken.Settings(kind="next-token"), mixed.model)
-    split = mixed.task.split(mixed.recipe.data, "valid", training=False)
-    evaluate(losses, split, mixed.recipe.training.batch_size, mixed.device)
+    losses = _PartLosses(cast(Mixture, mixed.model))
+    evaluate(losses, mixed.held_out(), mixed.recipe.training.batch_size, mixed.device)
     return fit_weights(-torch.cat(losses.found, 1))
 
 
 def _write(mixed: Run) -> None:
-    """The folder of a run like any other, whose only checkpoint is that of step 1."""
     metrics = mixed.evaluate()
-    create_run(mixed.folder, mixed.recipe, mixed.task)
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
-    Log(mixed.folder / "log.jsonl").write({"step": 1, "weights": weights, "valid": figures})
-    best = {"step": 1, "value": metrics[mixed.task.metric]}
-    facts = {"step": 1, "best": best, "finished": True, "tokens": 0}
-    Checkpoints(mixed.folder).save(Snapshot(dict(mixed.objective.state_dict()), {}, {}, facts))
+    write_run(mixed, {"weights": weights, "valid": figures}, best=metrics[mixed.task.metric])

@@ -1,5 +1,7 @@
 """The compiled kernels against the library, and what happens where they cannot be had."""
 
+import os
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -102,3 +104,14 @@ def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
     assert compiled.library.__wrapped__() is None
+
+
+@needs_kernels
+def test_a_generous_umask_does_not_matter(monkeypatch, tmp_path):
+    """A file that others can write is never loaded, so ours is not made such a file."""
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
+    before = os.umask(0o002)
+    try:
+        assert compiled.library.__wrapped__() is not None
+    finally:
+        os.umask(before)

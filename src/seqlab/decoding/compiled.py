@@ -130,6 +130,7 @@ def _compile(compiler: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], capture_output=True, check=True, timeout=300)
+        made.chmod(0o700)  # whatever the umask: see `_is_own`
         made.replace(path)
 
 

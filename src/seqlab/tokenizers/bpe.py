@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
 from typing import Any, Self
 
-import tokenizers as library
+import tokenizers
 from pydantic import Field
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.dictionary import DICTIONARY, count_words, parts_of
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.library import LibraryTokenizer
 from seqlab.tokenizers.merges import MOST_SYMBOLS, known_first, learn_merges
 from seqlab.tokenizers.tokenizer import (
     END,
     ByteStream,
-    Encoding,
-    Tokenizer,
     decode_bytes,
     distinct_strings,
     only_keys,
@@ -46,7 +43,7 @@ UNIT = re.compile(rf" ?{SIGN}+|{BLANK}+(?!{SIGN})|{BLANK}")
 MIN_FREQUENCY = 2
 
 
-class ByteBPETokenizer(Tokenizer):
+class ByteBPETokenizer(LibraryTokenizer):
     """Start from the 256 bytes; as long as there is room, make the most frequent pair of neighbours a token.
 
     Text is first cut into words with the blank before them, and pairs are counted inside words only. Ties go
@@ -75,7 +72,7 @@ class ByteBPETokenizer(Tokenizer):
         self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in tokens]
         ids = {token: index for index, token in enumerate(self.tokens)}
         self.end_id = next(ids[name] for name in ENDS if name in ids and name not in text)
-        self.encoder = library.Tokenizer(BPE(vocab=ids, merges=self.merges))
+        self.encoder = tokenizers.Tokenizer(BPE(vocab=ids, merges=self.merges))
         self.encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
 
     @classmethod
@@ -94,26 +91,6 @@ class ByteBPETokenizer(Tokenizer):
         merges = learn_merges(words.items(), alphabet, room, MIN_FREQUENCY, known_first(alphabet))
         made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same token
         return cls([END, *alphabet, *made], merges)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.tokens)
-
-    def encode(self, text: str) -> Encoding:
-        parts = list(parts_of(text))
-        ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
-        shift = 0
-        for part, encoded in zip(parts, self.encoder.encode_batch(parts), strict=True):
-            ids += encoded.ids
-            offsets += ((start + shift, stop + shift) for start, stop in encoded.offsets)
-            shift += len(part)
-        return Encoding(ids, offsets)
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        parts = [list(parts_of(text)) for text in texts]
-        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
-        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
     def decode(self, ids: Iterable[int]) -> str:
         return decode_bytes(self.pieces, ids)
@@ -139,26 +116,3 @@ class ByteBPETokenizer(Tokenizer):
         if not known & set(ENDS) - {left + right for left, right in merges}:
             raise ValueError("there is no token for the end")
         return cls(tokens, merges)
-
-
-# The library's threads do not survive a fork, and it warns on stderr in every forked process. It is told to
-# work in one thread there, before the fork because it looks at once; the parent keeps its threads.
-_PARALLELISM = "TOKENIZERS_PARALLELISM"
-_told = False
-
-
-def _before_fork() -> None:
-    global _told
-    if _PARALLELISM not in os.environ:
-        os.environ[_PARALLELISM], _told = "false", True
-
-
-def _after_fork_in_parent() -> None:
-    global _told
-    if _told:
-        _told = False
-        os.environ.pop(_PARALLELISM, None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from seqlab.errors import DataError
 from seqlab.recipe import PartSettings
+from seqlab.tokenizers.pattern import SpacedStream
 from seqlab.tokenizers.tokenizer import END, Encoding, Tokenizer, only_keys
-from seqlab.tokenizers.word import WordStream
 
 NUMBER = re.compile(r"[0-9]{1,20}")  # int() would take much more: +1, 1_000, the digits of other scripts
 PART = re.compile(r"[^\s,]+")
@@ -81,8 +81,8 @@ class IdTokenizer(Tokenizer):
     def token(self, index: int) -> str:
         return END if index == self.end_id else self.pieces[index]
 
-    def stream(self) -> WordStream:
-        return WordStream(self.pieces, attach=False)
+    def stream(self) -> SpacedStream:
+        return SpacedStream(self.pieces, attach=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"count": self.count}

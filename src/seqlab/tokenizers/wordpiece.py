@@ -6,34 +6,30 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from typing import Any, Self
 
-import tokenizers as library
+import tokenizers
 from pydantic import Field
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-import seqlab.tokenizers.bpe  # noqa: F401 - keeps the library's threads out of forked processes
 from seqlab.errors import DataError
 from seqlab.recipe import PartSettings
-from seqlab.tokenizers.dictionary import DICTIONARY, count_words, parts_of
+from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.library import LibraryTokenizer
+from seqlab.tokenizers.pattern import SPECIALS, SpacedStream
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
 from seqlab.tokenizers.tokenizer import (
     END,
     UNKNOWN,
-    Encoding,
     TextStream,
-    Tokenizer,
     distinct_strings,
     most_frequent,
     only_keys,
     readable,
 )
-from seqlab.tokenizers.word import WordStream
 
-SPECIALS = (END, UNKNOWN)
 ENDS, UNKNOWNS = (END, "[SEP]"), (UNKNOWN, "[UNK]")
 """What closes a text and what stands for an unknown word: here, and in BERT's vocabularies."""
 SILENT = frozenset({END, "[PAD]", "[CLS]", "[SEP]", "[MASK]"})
@@ -71,7 +67,7 @@ class Cleaning:
         return [word for word, _ in BertPreTokenizer().pre_tokenize_str(self.normalizer().normalize_str(text))]
 
 
-class WordPieceTokenizer(Tokenizer):
+class WordPieceTokenizer(LibraryTokenizer):
     """`<end>`, `<unk>`, the characters as first and as later letters of a word, then the pieces as they are made.
 
     A word becomes the longest piece that it begins with, then the longest ##piece that the rest begins with, and so
@@ -111,7 +107,7 @@ class WordPieceTokenizer(Tokenizer):
             continuing_subword_prefix=CONTINUES,
             max_input_chars_per_word=LONGEST_WORD,
         )
-        self.encoder = library.Tokenizer(model)
+        self.encoder = tokenizers.Tokenizer(model)
         self.encoder.normalizer = cleaning.normalizer()
         self.encoder.pre_tokenizer = BertPreTokenizer()
 
@@ -131,26 +127,6 @@ class WordPieceTokenizer(Tokenizer):
         known = set(alphabet)
         spelt = [(symbols, count) for symbols, count in words if known.issuperset(symbols)]  # others are unknown
         return cls([*SPECIALS, *learn_pieces(spelt, alphabet, room, settings.min_frequency)], cleaning)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.tokens)
-
-    def encode(self, text: str) -> Encoding:
-        parts = list(parts_of(text))
-        ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
-        shift = 0
-        for part, encoded in zip(parts, self.encoder.encode_batch(parts), strict=True):
-            ids += encoded.ids
-            offsets += ((start + shift, stop + shift) for start, stop in encoded.offsets)
-            shift += len(part)
-        return Encoding(ids, offsets)
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        parts = [list(parts_of(text)) for text in texts]
-        encoded = iter(self.encoder.encode_batch_fast(list(chain.from_iterable(parts))))
-        return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
     def decode(self, ids: Iterable[int]) -> str:
         stream = self.stream()
@@ -182,7 +158,7 @@ class WordPieceStream(TextStream):
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self.pieces = pieces
-        self.words = WordStream(pieces, attach=True)
+        self.words = SpacedStream(pieces, attach=True)
 
     def push(self, token: int) -> str:
         piece = self.pieces[token]

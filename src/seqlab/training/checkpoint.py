@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
@@ -33,6 +33,12 @@ class Snapshot:
     """What each rank has of its own: states of generators, states carried by streams."""
     facts: dict[str, Any]
     """Step, cursor, best so far, running sums, length of the log, ..."""
+
+    @classmethod
+    def of_finished(cls, model: Tensors, tokens: int = 0, best: float | None = None) -> Self:
+        """Of a model that was made in one step and not trained: counted, imported, mixed. `best` is its figure."""
+        value = None if best is None else {"step": 1, "value": best}
+        return cls(dict(model), {}, {}, {"step": 1, "best": value, "finished": True, "tokens": tokens})
 
 
 class Checkpoints:

@@ -48,9 +48,8 @@ class Counting:
         metrics = self.task.metrics(totals, self.splits[1])
         self._report(len(tokens), seconds, metrics)
         self.watcher.evaluated(1, metrics)
-        best = {"step": 1, "value": metrics[self.task.metric]}
-        facts = {"step": 1, "best": best, "finished": True, "tokens": len(tokens)}
-        checkpoints.save(Snapshot(dict(self.objective.state_dict()), {}, {}, facts))
+        best = metrics[self.task.metric]
+        checkpoints.save(Snapshot.of_finished(self.objective.state_dict(), len(tokens), best))
 
     def _report(self, tokens: int, seconds: float, metrics: dict[str, float]) -> None:
         log, timing, samples = (Log(self.folder / f"{name}.jsonl") for name in ("log", "timing", "samples"))

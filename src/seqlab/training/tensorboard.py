@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 from seqlab.errors import RecipeError
 
+EVENTS = "events.out.tfevents."
+"""What TensorBoard looks for; the time and more follow in the names it gives."""
 FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
 
 
 class Board:
     """Takes every entry of the logs, if it is `on`; nothing is written, nor the library imported, before the first.
 
-    Like the logs, the files are cut back to the checkpoint when a run is resumed. (TensorBoard can be told to take
-    steps back, `purge_step`; but its reader then still shows the texts of those steps, twice.)
+    Like the logs, the files are cut back to the checkpoint when a run is resumed, and become one: the names of two
+    that were begun in one second say nothing about their order. (TensorBoard can be told to take steps back,
+    `purge_step`; but its reader then still shows the texts of those steps, twice.)
     """
 
     def __init__(self, run: Path, on: bool) -> None:
@@ -30,14 +34,19 @@ class Board:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        for path in sorted(self.folder.glob("events.out.tfevents.*")):
-            draft = self.folder / ".draft"  # a name that TensorBoard does not look at
-            with draft.open("wb") as file:
-                records = RecordWriter(file)
-                for record in RawEventFileLoader(str(path)).Load():  # as far as it is whole
-                    if Event.FromString(record).step <= step:
-                        records.write(record)
-            draft.replace(path)
+        paths = sorted(self.folder.glob(f"{EVENTS}*"))
+        written: set[bytes] = set()  # if the last cut was itself cut short, some stand in two files
+        draft, whole = self.folder / ".draft", self.folder / f"{EVENTS}0"  # read first: files are read by their names
+        with draft.open("wb") as file:
+            records = RecordWriter(file)
+            for record in chain.from_iterable(RawEventFileLoader(str(path)).Load() for path in paths):  # what is whole
+                if Event.FromString(record).step <= step and record not in written:
+                    records.write(record)
+                    written.add(record)
+        draft.replace(whole)
+        for path in paths:
+            if path != whole:
+                path.unlink()
 
     def write(self, entry: dict[str, Any]) -> None:
         if not self.on:

@@ -1,0 +1,96 @@
+"""What the tokenizers have in common that take every match of a pattern as one token."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from seqlab.tokenizers.tokenizer import (
+    END,
+    UNKNOWN,
+    Encoding,
+    TextStream,
+    Tokenizer,
+    most_frequent,
+    readable,
+    refuse_surrogates,
+)
+
+SPECIALS = (END, UNKNOWN)
+
+NO_SPACE_BEFORE = frozenset(",.;:!?)]}%’”»…،؛؟।॥、。，．！？：；）］｝」』")
+NO_SPACE_AFTER = frozenset("([{$£€#“‘«¿¡（［｛「『")
+
+
+class PatternTokenizer(Tokenizer):
+    """`<end>`, `<unk>`, then what is `known`, by frequency. A literal `<unk>` in a text is the unknown too."""
+
+    unknown_id = 1
+
+    def __init__(self, known: Sequence[str], pattern: re.Pattern[str], lowercase: bool = False) -> None:
+        self.known, self.pattern, self.lowercase = list(known), pattern, lowercase
+        self.pieces = ["", UNKNOWN, *known]
+        self.ids = {piece: index for index, piece in enumerate(self.pieces) if index >= len(SPECIALS)}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.pieces)
+
+    def encode(self, text: str) -> Encoding:
+        refuse_surrogates(text)
+        matches = list(self.pattern.finditer(text))
+        return Encoding(self._ids([match[0] for match in matches]), [match.span() for match in matches])
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            refuse_surrogates(text)
+        return [self._ids(self.pattern.findall(text)) for text in texts]
+
+    def _ids(self, pieces: list[str]) -> list[int]:
+        """Lowered one by one, not the text as a whole: lowering can change its length, and offsets with it."""
+        if self.lowercase:
+            pieces = [piece.lower() for piece in pieces]
+        return [self.ids.get(piece, self.unknown_id) for piece in pieces]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        stream = self.stream()
+        return "".join([stream.push(token) for token in ids])
+
+    def token(self, index: int) -> str:
+        return SPECIALS[index] if index < len(SPECIALS) else readable(self.pieces[index])
+
+
+def learn_known(texts: Iterable[str], pattern: re.Pattern[str], vocab_size: int | None, lowercase: bool) -> list[str]:
+    """The most frequent matches, as many as a vocabulary of this size has room for; None has room for all."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        refuse_surrogates(text)
+        pieces = pattern.findall(text)
+        counts.update(map(str.lower, pieces) if lowercase else pieces)
+    del counts[UNKNOWN]
+    return most_frequent(counts, None if vocab_size is None else vocab_size - len(SPECIALS))
+
+
+class SpacedStream(TextStream):
+    """A space before every word but the first; if `attach`, punctuation goes where a printer would set it."""
+
+    def __init__(self, pieces: Sequence[str], attach: bool) -> None:
+        self.pieces, self.attach = pieces, attach
+        self.space = False  # before the next word
+        self.quoted = False  # inside straight quotes: they look the same at both ends
+
+    def push(self, token: int) -> str:
+        word = self.pieces[token]
+        if not word:
+            return ""
+        closes = self.attach and (word in NO_SPACE_BEFORE or (word == '"' and self.quoted))
+        text = f" {word}" if self.space and not closes else word
+        if word == '"':
+            self.quoted = not self.quoted
+        opens = self.attach and (word in NO_SPACE_AFTER or (word == '"' and self.quoted))
+        self.space = not opens
+        return text
+
+    def finish(self) -> str:
+        return ""
