@@ -61,6 +61,17 @@ def test_a_mixture_is_at_least_as_good_as_its_parts(names: tuple[str, ...], runs
     assert seqlab.load(tmp_path / "mixed").evaluate() == mixed.evaluate()
 
 
+@pytest.mark.parametrize("name", ["lstm", "ngram", "gpt"])
+def test_a_run_mixed_with_itself_is_itself(name: str, runs: dict[str, Path], tmp_path: Path):
+    """Over several pieces: the parts go on from where they were."""
+    long = tmp_path / "long.txt"
+    long.write_text(TEXT * 20, encoding="utf-8")
+    alone, mixed = seqlab.load(runs[name]), seqlab.mix([runs[name]] * 2, out=tmp_path / "mixed")
+    assert mixed.evaluate(str(long))["loss"] == pytest.approx(alone.evaluate(str(long))["loss"], abs=1e-5)
+    one, other = mixed.score([TEXT * 8])[0], alone.score([TEXT * 8])[0]
+    assert one.log_probability == pytest.approx(other.log_probability, rel=1e-5)
+
+
 def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
     with pytest.raises(RunError, match="tokenizer differs"):
         seqlab.mix([runs["lstm"], runs["bytes"]], out=tmp_path / "new")

@@ -45,14 +45,12 @@ class Mixture(LanguageModel):
         return _together([part.start(rows=rows) for part in self.parts])
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
-        if state is None:
-            outputs = [part(tokens, None, mask) for part in self.parts]
-            after = None
-        else:
-            apart = _apart(state.consume(), len(self.parts))
-            outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
-            after = _together([output.state for output in outputs])
-        return Output(torch.cat([_as_integers(output.states) for output in outputs], -1), after)
+        count = len(self.parts)
+        apart = [None] * count if state is None else _apart(state.consume(), count)
+        outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
+        after = [output.state for output in outputs if output.state is not None]
+        states = torch.cat([_as_integers(output.states) for output in outputs], -1)
+        return Output(states, _together(after) if len(after) == count else None)
 
     def logits(self, states: Tensor) -> Tensor:
         parts = zip(self.parts, self._own(states), strict=True)
