@@ -27,7 +27,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     gpt = {**small, "model.context": 16, "model.heads": 2, "model.depth": 1}
     seqlab.train("lm/gpt", {**same, **gpt}, out=folder / "gpt")
     seqlab.train("lm/ngram", {**same, "tokenizer": "byte"}, out=folder / "bytes")
-    return {name: folder / name for name in ("ngram", "lstm", "gpt", "bytes")}
+    for smoothing in ("counts", "stupid-backoff"):
+        seqlab.train("lm/ngram", {**same, "model.smoothing": smoothing}, out=folder / smoothing)
+    return {path.name: path for path in folder.iterdir() if path.is_dir()}
 
 
 def test_fitted_weights_are_the_best():
@@ -77,12 +79,33 @@ def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
         seqlab.mix([runs["lstm"], runs["bytes"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="2 runs need 2 weights"):
         seqlab.mix([runs["lstm"], runs["ngram"]], out=tmp_path / "new", weights=[1.0])
+    with pytest.raises(RunError, match="no probabilities"):
+        seqlab.mix([runs["lstm"], runs["stupid-backoff"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="a run here already"):
         seqlab.mix([runs["lstm"], runs["ngram"]], out=runs["gpt"])
     assert not (tmp_path / "new").exists()
     model = {"model": {"kind": "mixture", "parts": ["ngram"]}}
     with pytest.raises(RecipeError, match="nothing to train"):
         seqlab.train("lm/lstm", {**model, "data.train": str(runs["lstm"].parent / "text.txt")}, out=tmp_path / "new")
+
+
+def test_a_part_that_expects_nothing_leaves_it_to_the_other(runs: dict[str, Path], tmp_path: Path):
+    mixed = seqlab.mix([runs["counts"], runs["lstm"]], out=tmp_path / "mixed")
+    tokens = torch.tensor(mixed.tokenizer.encode_batch(["bbbbb"]))  # counted nowhere
+    states = mixed.model(tokens).states[0, -1:]
+    counts, lstm = mixed.model.parts
+    assert counts.logits(counts(tokens).states[0, -1:]).isneginf().all()
+    own = lstm.logits(lstm(tokens).states[0, -1:]).log_softmax(-1)
+    logits = mixed.model.logits(states)
+    torch.testing.assert_close(logits, own + mixed.model.weights[1].log())
+    targets = torch.arange(mixed.model.vocab_size)
+    torch.testing.assert_close(-mixed.model.losses(states.expand(len(targets), -1), targets), logits[0])
+    assert len(mixed.generate("bbbbb", tokens=5, temperature=0)[0]) == 5
+
+
+def test_scores_that_are_no_probabilities_are_called_so(runs: dict[str, Path]):
+    assert "none" in seqlab.load(runs["stupid-backoff"]).evaluate()["signature"]["scores"]
+    assert "scores" not in seqlab.load(runs["ngram"]).evaluate()["signature"]
 
 
 def test_the_order_of_the_parts_does_not_matter(runs: dict[str, Path], tmp_path: Path):

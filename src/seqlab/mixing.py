@@ -64,6 +64,9 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
             raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
         if part.recipe.task.kind != first.recipe.task.kind:
             raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
+        if not part.model.normalised:
+            what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
+            raise RunError(what, where=str(part.folder), hint=hint)
     if weights is not None and (len(weights) != len(parts) or min(weights) <= 0):
         raise RunError(f"{len(parts)} runs need {len(parts)} weights above 0", hint="give one for each run")
 

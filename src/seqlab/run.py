@@ -90,8 +90,14 @@ class Run:
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
-        signature = {**self.task.signature(split), **noise}
+        signature = {**self.task.signature(split), **noise, **self._caution}
         return {**self.task.metrics(totals, split), "step": self.step, "signature": signature}
+
+    @property
+    def _caution(self) -> dict[str, str]:
+        """What a signature says of scores that are no probabilities."""
+        normalised = getattr(self.objective.body, "normalised", True)
+        return {} if normalised else {"scores": "do not sum to one: the perplexity is none"}
 
     def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
         """The held-out part of its data, or other files in its place."""

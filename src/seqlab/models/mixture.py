@@ -39,6 +39,7 @@ class Mixture(LanguageModel):
         self.register_buffer("weights", torch.full((len(self.parts),), 1 / len(self.parts)))
         self.layout = self._layout()
         self.context = min((part.context for part in self.parts if part.context is not None), default=None)
+        self.normalised = all(part.normalised for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
@@ -54,7 +55,7 @@ class Mixture(LanguageModel):
 
     def logits(self, states: Tensor) -> Tensor:
         parts = zip(self.parts, self._own(states), strict=True)
-        return self._mixed([part.logits(own).log_softmax(-1) for part, own in parts])
+        return self._mixed([_log_probabilities(part.logits(own)) for part, own in parts])
 
     def losses(self, states: Tensor, targets: Tensor) -> Tensor:
         return -self._mixed([-losses for losses in self.losses_apart(states, targets)])
@@ -82,6 +83,11 @@ class Mixture(LanguageModel):
         token = torch.zeros(1, 1, dtype=torch.long)
         seen = [part.eval()(token).states for part in self.parts]
         return [(states.shape[-1], states.dtype) for states in seen]
+
+
+def _log_probabilities(logits: Tensor) -> Tensor:
+    """log softmax; but a row of only −∞, which it would make NaN, stays as it is: the other parts decide."""
+    return torch.where(logits.isneginf().all(-1, keepdim=True), logits, logits.log_softmax(-1))
 
 
 def _as_integers(states: Tensor) -> Tensor:
