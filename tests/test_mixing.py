@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     gpt = {**small, "model.context": 16, "model.heads": 2, "model.depth": 1}
     seqlab.train("lm/gpt", {**same, **gpt}, out=folder / "gpt")
     seqlab.train("lm/ngram", {**same, "tokenizer": "byte"}, out=folder / "bytes")
+    strange = folder / "strange.txt"
+    strange.write_text("zzz yyy. xxx " * 40, encoding="utf-8")
+    seqlab.train("lm/ngram", {**same, "data.valid": str(strange), "model.smoothing": "counts"}, out=folder / "vain")
     for smoothing in ("counts", "stupid-backoff"):
         seqlab.train("lm/ngram", {**same, "model.smoothing": smoothing}, out=folder / smoothing)
     return {path.name: path for path in folder.iterdir() if path.is_dir()}
@@ -43,6 +47,35 @@ def test_fitted_weights_are_the_best():
 
     best = max((likelihood(w / 1000), w / 1000) for w in range(1, 1000))[1]
     assert float(fitted[0]) == pytest.approx(best, abs=0.002)
+
+
+def test_fitting_goes_on_until_it_is_done():
+    """Two parts that hardly differ: a hundred rounds of expectation maximisation are far from the best weights."""
+    p = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.52, 0.52, 0.52, 0.45]])
+    likelihoods = [(w * p[0] + (1 - w) * p[1]).log().mean() for w in torch.linspace(0, 1, 10_001)]
+    fitted = fit_weights(p.log().repeat(1, 10))
+    assert (fitted.float() @ p).log().mean() == pytest.approx(float(max(likelihoods)), abs=1e-5)
+
+
+def test_tokens_that_no_part_expects_are_left_out():
+    torch.manual_seed(0)
+    scores = torch.randn(3, 50) - 2
+    scores[0, :20] = -torch.inf
+    nothing = torch.full((3, 7), -torch.inf)
+    torch.testing.assert_close(fit_weights(torch.cat([scores, nothing], 1)), fit_weights(scores))
+    assert fit_weights(scores).isfinite().all()
+
+
+def test_fitting_needs_no_double_precision_on_the_device():
+    class OnMPS(torch.Tensor):
+        def double(self) -> torch.Tensor:
+            raise TypeError("MPS has no float64")
+
+        def cpu(self) -> torch.Tensor:
+            return self.as_subclass(torch.Tensor)
+
+    scores = torch.randn(2, 9)
+    torch.testing.assert_close(fit_weights(scores.as_subclass(OnMPS)), fit_weights(scores))
 
 
 @pytest.mark.parametrize("names", [("lstm", "ngram"), ("ngram", "gpt"), ("lstm", "gpt", "ngram")])
@@ -79,6 +112,13 @@ def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
         seqlab.mix([runs["lstm"], runs["bytes"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="2 runs need 2 weights"):
         seqlab.mix([runs["lstm"], runs["ngram"]], out=tmp_path / "new", weights=[1.0])
+    for weights in ([math.nan, 1.0], [1.0, math.nan], [math.inf, 1.0], [1e308, 1e308], [0.0, 1.0]):
+        with pytest.raises(RunError, match="finite and above 0"):
+            seqlab.mix([runs["lstm"], runs["ngram"]], out=tmp_path / "new", weights=weights)
+    with pytest.raises(RunError, match="no run gives any held-out token"):
+        seqlab.mix([runs["vain"], runs["vain"]], out=tmp_path / "new")
+    with pytest.raises(RunError, match="no runs"):
+        seqlab.mix([], out=tmp_path / "new")
     with pytest.raises(RunError, match="no probabilities"):
         seqlab.mix([runs["lstm"], runs["stupid-backoff"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="a run here already"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,12 +52,15 @@ def mix(
     body = cast(Mixture, mixed.objective.body)
     for part, run in zip(body.parts, parts, strict=True):
         part.load_state_dict(run.model.state_dict())
-    body.weights.copy_(_fitted(mixed) if weights is None else torch.tensor(weights) / sum(weights))
+    found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
+    body.weights.copy_(found.float())
     _write(mixed)
     return load(folder, code=code, device=device)
 
 
 def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
+    if not parts:
+        raise RunError("no runs to mix", hint="name at least one")
     first = parts[0]
     for part in parts:
         if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
@@ -67,8 +71,10 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
         if not part.model.normalised:
             what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
             raise RunError(what, where=str(part.folder), hint=hint)
-    if weights is not None and (len(weights) != len(parts) or min(weights) <= 0):
-        raise RunError(f"{len(parts)} runs need {len(parts)} weights above 0", hint="give one for each run")
+    fit = weights is None or (len(weights) == len(parts) and min(weights) > 0 and math.isfinite(sum(weights)))
+    if not fit:
+        what = f"{len(parts)} runs need {len(parts)} weights, finite and above 0"
+        raise RunError(what, hint="give one for each run")
 
 
 def _recipe(base: Recipe, parts: Sequence[Run]) -> Recipe:
@@ -93,10 +99,18 @@ class _PartLosses(NextToken):
         return Loss(apart.sum(), torch.tensor(len(targets)), {}, output.state)
 
 
-def _fitted(mixed: Run) -> Tensor:
+def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
+    """The weights that make the held-out data most probable."""
     losses = _PartLosses(cast(Mixture, mixed.model))
     evaluate(losses, mixed.held_out(), mixed.recipe.training.batch_size, mixed.device)
-    return fit_weights(-torch.cat(losses.found, 1))
+    scores = -torch.cat(losses.found, 1)
+    for part, own in zip(parts, scores, strict=True):
+        if own.isnan().any():
+            raise RunError("its predictions are no numbers (NaN)", where=str(part.folder), hint="train it again")
+    if scores.isneginf().all():
+        what = "no run gives any held-out token a probability"
+        raise RunError(what, hint="add a run that is smoothed, or give each run a --weight")
+    return fit_weights(scores)
 
 
 def _write(mixed: Run) -> None:

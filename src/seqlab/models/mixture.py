@@ -110,13 +110,20 @@ def _apart(state: State, parts: int) -> list[State]:
     ]
 
 
-def fit_weights(log_probabilities: Tensor, rounds: int = 100) -> Tensor:
+def fit_weights(log_probabilities: Tensor, near: float = 1e-6, rounds: int = 5000) -> Tensor:
     """The λ that make held-out tokens most probable, by expectation maximisation: (parts, N) → (parts,).
 
-    λ_i ← mean over the tokens of λ_i p_i / Σ_j λ_j p_j
+    λ_i ← λ_i g_i, g_i = mean over the tokens of p_i / Σ_j λ_j p_j, until no λ would grow by more than `near`, its
+    relative change: the best λ are better by at most log max_i g_i nats a token (Cover 1984). Tokens that no part
+    gives any probability say nothing about λ, and are left out; of the others there must be one.
     """
-    scores = log_probabilities.double()
-    weights = torch.full((len(scores), 1), 1 / len(scores), dtype=scores.dtype, device=scores.device)
+    scores = log_probabilities.cpu().double()  # MPS has no float64
+    highest = scores.amax(0)
+    probabilities = (scores - highest)[:, ~highest.isneginf()].exp()  # of a token, up to a factor that cancels out
+    weights = torch.full((len(scores),), 1 / len(scores), dtype=scores.dtype)
     for _ in range(rounds):
-        weights = (scores + weights.log()).softmax(0).mean(1, keepdim=True)
-    return weights[:, 0]
+        growth = (probabilities / (weights @ probabilities)).mean(1)
+        weights = weights * growth
+        if growth.max() <= 1 + near:
+            break
+    return weights / weights.sum()
