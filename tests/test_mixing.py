@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import seqlab
+from seqlab.conversion import export_arpa, import_arpa
 from seqlab.errors import RecipeError, RunError
 from seqlab.models.mixture import fit_weights
 
@@ -27,6 +29,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     seqlab.train("lm/lstm", {**same, **small}, out=folder / "lstm")
     gpt = {**small, "model.context": 16, "model.heads": 2, "model.depth": 1}
     seqlab.train("lm/gpt", {**same, **gpt}, out=folder / "gpt")
+    short = {**gpt, "model.context": 8, "task.window": 8, "training.steps": 2}
+    seqlab.train("lm/gpt", {**same, **short}, out=folder / "short-gpt")
+    seqlab.train("lm/ngram", {**same, "data.hold_out": 0.4}, out=folder / "less")
     seqlab.train("lm/ngram", {**same, "tokenizer": "byte"}, out=folder / "bytes")
     strange = folder / "strange.txt"
     strange.write_text("zzz yyy. xxx " * 40, encoding="utf-8")
@@ -127,6 +132,67 @@ def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
     model = {"model": {"kind": "mixture", "parts": ["ngram"]}}
     with pytest.raises(RecipeError, match="nothing to train"):
         seqlab.train("lm/lstm", {**model, "data.train": str(runs["lstm"].parent / "text.txt")}, out=tmp_path / "new")
+
+
+def test_runs_that_hold_out_other_data_need_data(runs: dict[str, Path], tmp_path: Path):
+    """What the one holds out, the other has seen: weights fitted there would all go to it."""
+    pair = [runs["less"], runs["lstm"]]
+    for weights in (None, [1.0, 1.0]):
+        with pytest.raises(RunError, match=r"does not hold out the data .*--data"):
+            seqlab.mix(pair, out=tmp_path / "new", weights=weights)
+    assert not (tmp_path / "new").exists()
+    other = tmp_path / "other.txt"
+    other.write_text("the mouse saw the cat. the bone hid the dog. " * 9, encoding="utf-8")
+    mixed = seqlab.mix(pair, out=tmp_path / "new", data=str(other))
+    assert mixed.evaluate() == mixed.evaluate(str(other))
+    assert mixed.log[0]["valid"]["loss"] == pytest.approx(mixed.evaluate()["loss"])
+    alone = [seqlab.load(run).evaluate(str(other))["loss"] for run in pair]
+    assert mixed.evaluate()["loss"] <= min(alone) + 1e-3
+
+
+def test_other_training_data_but_the_same_held_out(runs: dict[str, Path], tmp_path: Path):
+    text, valid = runs["lstm"].parent / "text.txt", tmp_path / "valid.txt"
+    valid.write_text("the dog hid the mouse. " * 9, encoding="utf-8")
+    more = tmp_path / "more.txt"
+    more.write_text("the house ate the dog. " * 50, encoding="utf-8")
+    tokenizer = {"kind": "byte"}
+    for name, train in {"one": [str(text)], "both": [str(text), str(more)]}.items():
+        keys = {"data.train": train, "data.valid": str(valid), "tokenizer": tokenizer}
+        seqlab.train("lm/ngram", keys, out=tmp_path / name)
+    seqlab.mix([tmp_path / "one", tmp_path / "both"], out=tmp_path / "mixed")
+
+
+def test_imported_runs_need_data(tmp_path: Path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the cat saw\nthe dog ate\n" * 20, encoding="utf-8")
+    keys = {"data.train": str(lines), "data.documents": "line", "tokenizer": "word", "model.order": 2}
+    seqlab.train("lm/ngram", keys, out=tmp_path / "words")
+    export_arpa(seqlab.load(tmp_path / "words"), tmp_path / "words.arpa")
+    imported = import_arpa(tmp_path / "words.arpa", tmp_path / "imported")
+    pair = [tmp_path / "imported"] * 2
+    with pytest.raises(RunError, match=r"holds out no data.*--data"):
+        seqlab.mix(pair, out=tmp_path / "mixed")
+    mixed = seqlab.mix(pair, out=tmp_path / "mixed", data=[str(lines)])
+    assert mixed.evaluate()["loss"] == pytest.approx(imported.evaluate(str(lines))["loss"], abs=1e-5)
+
+
+def test_the_smallest_context_decides_how_texts_are_read(runs: dict[str, Path], tmp_path: Path):
+    names = ("gpt", "lstm", "short-gpt")
+    found = []
+    for order in itertools.permutations(names):
+        weights = [1.0 + names.index(name) for name in order]
+        mixed = seqlab.mix([runs[name] for name in order], out=tmp_path / "-".join(order), weights=weights)
+        assert mixed.evaluate()["signature"]["window"] == mixed.model.context == 8
+        found.append(mixed.evaluate()["loss"])
+    assert found == pytest.approx([found[0]] * len(found), abs=1e-5)
+
+
+def test_parameters_are_those_of_all_parts(runs: dict[str, Path], tmp_path: Path):
+    inner = seqlab.mix([runs["lstm"], runs["ngram"]], out=tmp_path / "inner")
+    lstm, ngram = seqlab.load(runs["lstm"]).parameters, seqlab.load(runs["ngram"]).parameters
+    assert inner.parameters == lstm + ngram
+    outer = seqlab.mix([tmp_path / "inner", runs["ngram"]], out=tmp_path / "outer")
+    assert outer.parameters == lstm + 2 * ngram
 
 
 def test_a_part_that_expects_nothing_leaves_it_to_the_other(runs: dict[str, Path], tmp_path: Path):

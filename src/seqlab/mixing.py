@@ -30,12 +30,14 @@ def mix(
     out: str | os.PathLike[str],
     *,
     weights: Sequence[float] | None = None,
+    data: str | Sequence[str] | None = None,
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
 ) -> Run:
     """A run that mixes others, with the weights given, or with those that fit held-out data best.
 
-    Data, and how they are read, are those of the first run; or of the first whose model sees only so much of a text.
+    Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
+    how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -44,17 +46,19 @@ def mix(
         raise RunError("there is a run here already", where=str(folder), hint="choose another --out")
     parts = [load(run, code=code, device=device) for run in runs]
     _check(parts, weights)
-    # a model that sees only so much of a text decides how texts are read
-    base = next((part for part in parts if part.model.context is not None), parts[0])
+    if data is None:
+        _check_held_out(parts)
+    # the model that sees least of a text decides how texts are read
+    base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
     remembered = use_code(code) if code is not None else {}
-    recipe = filled(_recipe(base.recipe, parts), ALONE, remembered)
+    recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
     for part, run in zip(body.parts, parts, strict=True):
         part.load_state_dict(run.model.state_dict())
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
-    _write(mixed)
+    _write(mixed, fitted=weights is None)
     return load(folder, code=code, device=device)
 
 
@@ -77,11 +81,21 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
         raise RunError(what, hint="give one for each run")
 
 
-def _recipe(base: Recipe, parts: Sequence[Run]) -> Recipe:
+def _check_held_out(parts: Sequence[Run]) -> None:
+    """What one run holds out, another may have been trained on: then weights and perplexity would say nothing."""
+    held_out = [str(part.recipe.environment.get("data", "")).rpartition("-")[2] for part in parts]
+    for part, own in zip(parts, held_out, strict=True):
+        if not own or own != held_out[0]:
+            what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
+            raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+
+
+def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:
     models = [part.recipe.to_dict()["model"] for part in parts]
     names = " + ".join(part.recipe.name or part.folder.name for part in parts)
     changes = {"name": "mixture", "about": f"a mixture of {names}", "model": {"kind": "mixture", "parts": models}}
-    return base.changed(changes)
+    held_out = {} if data is None else {"data.valid": data if isinstance(data, str) else list(data)}
+    return base.changed({**changes, **held_out})
 
 
 class _PartLosses(NextToken):
@@ -113,8 +127,8 @@ def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
     return fit_weights(scores)
 
 
-def _write(mixed: Run) -> None:
+def _write(mixed: Run, fitted: bool) -> None:
     metrics = mixed.evaluate()
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
-    write_run(mixed, {"weights": weights, "valid": figures}, best=metrics[mixed.task.metric])
+    write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])

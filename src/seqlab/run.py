@@ -105,7 +105,7 @@ class Run:
         settings = settings or self.recipe.data
         if data is not None:
             settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
-        elif not settings.train:
+        elif not settings.train and settings.valid is None:
             raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
         return self.task.split(settings, "valid", training=False)
 
