@@ -46,6 +46,8 @@ class Row:
     value: float
     spread: float
     perplexity: float
+    unknown: float
+    """The share of the tokens that are `<unk>`."""
     parameters: int
     tokens_per_second: float
     seconds: float
@@ -101,12 +103,29 @@ def rows(results: Sequence[Result]) -> list[Row]:
                 statistics.mean(values),
                 statistics.stdev(values) if len(values) > 1 else 0.0,
                 statistics.mean(one.metrics.get("perplexity", float("nan")) for one in own),
+                statistics.mean(map(_unknown, own)),
                 own[0].parameters,
                 statistics.mean(one.tokens_per_second for one in own),
                 statistics.mean(one.seconds for one in own),
             )
         )
     return sorted(table, key=lambda row: row.value)
+
+
+def cautions(results: Sequence[Result]) -> list[str]:
+    """Why the figures do not compare, in words; nothing where they do."""
+    found = []
+    if len({_unknown(one) for one in results}) > 1:
+        found.append("the shares of unknown tokens differ, and <unk> is easily guessed: these figures do not compare")
+    odd = dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {}))
+    if odd:
+        found.append(f"scores of {', '.join(odd)} are no probabilities: they do not compare")
+    return found
+
+
+def _unknown(one: Result) -> float:
+    share: float = one.metrics.get("unknown", 0) / max(1, one.metrics.get("tokens", 1))
+    return share
 
 
 def _result(name: str, seed: int, run: Run) -> Result:

@@ -222,7 +222,8 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
 
 def _data_fingerprint(recipe: Recipe) -> str:
     """Tells whether the data of a run are still the same."""
-    return f"{fingerprint(recipe.data, 'train')[:16]}-{fingerprint(recipe.data, 'valid')[:16]}"
+    trained = fingerprint(recipe.data, "train")[:16] if recipe.data.train else "none"  # imported
+    return f"{trained}-{fingerprint(recipe.data, 'valid')[:16]}"
 
 
 def _free_folder(recipe: Recipe, resume: bool) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,12 +30,14 @@ def mix(
     out: str | os.PathLike[str],
     *,
     weights: Sequence[float] | None = None,
+    data: str | Sequence[str] | None = None,
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
 ) -> Run:
     """A run that mixes others, with the weights given, or with those that fit held-out data best.
 
-    Data, and how they are read, are those of the first run; or of the first whose model sees only so much of a text.
+    Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
+    how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -43,20 +46,25 @@ def mix(
         raise RunError("there is a run here already", where=str(folder), hint="choose another --out")
     parts = [load(run, code=code, device=device) for run in runs]
     _check(parts, weights)
-    # a model that sees only so much of a text decides how texts are read
-    base = next((part for part in parts if part.model.context is not None), parts[0])
+    if data is None:
+        _check_held_out(parts)
+    # the model that sees least of a text decides how texts are read
+    base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
     remembered = use_code(code) if code is not None else {}
-    recipe = filled(_recipe(base.recipe, parts), ALONE, remembered)
+    recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
     for part, run in zip(body.parts, parts, strict=True):
         part.load_state_dict(run.model.state_dict())
-    body.weights.copy_(_fitted(mixed) if weights is None else torch.tensor(weights) / sum(weights))
-    _write(mixed)
+    found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
+    body.weights.copy_(found.float())
+    _write(mixed, fitted=weights is None)
     return load(folder, code=code, device=device)
 
 
 def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
+    if not parts:
+        raise RunError("no runs to mix", hint="name at least one")
     first = parts[0]
     for part in parts:
         if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
@@ -64,15 +72,30 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
             raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
         if part.recipe.task.kind != first.recipe.task.kind:
             raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
-    if weights is not None and (len(weights) != len(parts) or min(weights) <= 0):
-        raise RunError(f"{len(parts)} runs need {len(parts)} weights above 0", hint="give one for each run")
+        if not part.model.normalised:
+            what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
+            raise RunError(what, where=str(part.folder), hint=hint)
+    fit = weights is None or (len(weights) == len(parts) and min(weights) > 0 and math.isfinite(sum(weights)))
+    if not fit:
+        what = f"{len(parts)} runs need {len(parts)} weights, finite and above 0"
+        raise RunError(what, hint="give one for each run")
 
 
-def _recipe(base: Recipe, parts: Sequence[Run]) -> Recipe:
+def _check_held_out(parts: Sequence[Run]) -> None:
+    """What one run holds out, another may have been trained on: then weights and perplexity would say nothing."""
+    held_out = [str(part.recipe.environment.get("data", "")).rpartition("-")[2] for part in parts]
+    for part, own in zip(parts, held_out, strict=True):
+        if not own or own != held_out[0]:
+            what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
+            raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+
+
+def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:
     models = [part.recipe.to_dict()["model"] for part in parts]
     names = " + ".join(part.recipe.name or part.folder.name for part in parts)
     changes = {"name": "mixture", "about": f"a mixture of {names}", "model": {"kind": "mixture", "parts": models}}
-    return base.changed(changes)
+    held_out = {} if data is None else {"data.valid": data if isinstance(data, str) else list(data)}
+    return base.changed({**changes, **held_out})
 
 
 class _PartLosses(NextToken):
@@ -90,14 +113,22 @@ class _PartLosses(NextToken):
         return Loss(apart.sum(), torch.tensor(len(targets)), {}, output.state)
 
 
-def _fitted(mixed: Run) -> Tensor:
+def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
+    """The weights that make the held-out data most probable."""
     losses = _PartLosses(cast(Mixture, mixed.model))
     evaluate(losses, mixed.held_out(), mixed.recipe.training.batch_size, mixed.device)
-    return fit_weights(-torch.cat(losses.found, 1))
+    scores = -torch.cat(losses.found, 1)
+    for part, own in zip(parts, scores, strict=True):
+        if own.isnan().any():
+            raise RunError("its predictions are no numbers (NaN)", where=str(part.folder), hint="train it again")
+    if scores.isneginf().all():
+        what = "no run gives any held-out token a probability"
+        raise RunError(what, hint="add a run that is smoothed, or give each run a --weight")
+    return fit_weights(scores)
 
 
-def _write(mixed: Run) -> None:
+def _write(mixed: Run, fitted: bool) -> None:
     metrics = mixed.evaluate()
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
-    write_run(mixed, {"weights": weights, "valid": figures}, best=metrics[mixed.task.metric])
+    write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])

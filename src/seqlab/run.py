@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import nn
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
@@ -27,6 +28,7 @@ from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, Recipe
 from seqlab.recipe_tree import Tree
@@ -68,8 +70,7 @@ class Run:
     @property
     def parameters(self) -> int:
         """Numbers that were learnt: weights, or the entries of tables."""
-        weights = sum(p.numel() for p in self.objective.parameters())
-        return weights or sum(b.numel() for b in self.objective.buffers())
+        return _learnt(self.objective.body if isinstance(self.objective.body, Mixture) else self.objective)
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -90,15 +91,21 @@ class Run:
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
-        signature = {**self.task.signature(split), **noise}
+        signature = {**self.task.signature(split), **noise, **self._caution}
         return {**self.task.metrics(totals, split), "step": self.step, "signature": signature}
+
+    @property
+    def _caution(self) -> dict[str, str]:
+        """What a signature says of scores that are no probabilities."""
+        normalised = getattr(self.objective.body, "normalised", True)
+        return {} if normalised else {"scores": "do not sum to one: the perplexity is none"}
 
     def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
         """The held-out part of its data, or other files in its place."""
         settings = settings or self.recipe.data
         if data is not None:
             settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
-        elif not settings.train:
+        elif not settings.train and settings.valid is None:
             raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
         return self.task.split(settings, "valid", training=False)
 
@@ -193,6 +200,13 @@ class Run:
         filters += [] if top_k is None else [TopK(top_k)]
         filters += [] if top_p is None else [TopP(top_p)]
         return Sample(*filters, seed=seed)
+
+
+def _learnt(module: nn.Module) -> int:
+    if isinstance(module, Mixture):
+        return sum(_learnt(part) for part in module.parts)
+    weights = sum(p.numel() for p in module.parameters())
+    return weights or sum(b.numel() for b in module.buffers())
 
 
 def load(

@@ -163,6 +163,12 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "compare with a key for one": (["compare", "lm/ngram", "lm/gpt", "model.width=8"], ["lm/ngram", "model.width"]),
     "compare soon": (["compare", "lm/gpt", "--budget", "soon"], ["--budget", "45s"]),
     "compare no seeds": (["compare", "lm/gpt", "--seeds", "0"], ["--seeds"]),
+    "mix with no number": (
+        ["mix", "{gpt}", "{gpt}", "--weight", "1", "--weight", "nan", *OUT],
+        ["2 weights", "finite"],
+    ),
+    "mix on a missing file": (["mix", "{gpt}", "--data", "missing.txt", *OUT], ["'missing.txt'"]),
+    "mix on no device": (["mix", "{gpt}", "--device", "cuda:77", *OUT], ["'cuda:77'", "auto"]),
     "demo soon": (["demo", "--budget", "soon"], ["--budget", "45s"]),
     "check a missing file": (["data", "check", "missing.txt"], ["no file or folder 'missing.txt'"]),
     "tokenizer of no kind": (["tokenizer", "train", "bep", "{text}", *OUT], ["'bep'", "did you mean 'bpe'?"]),

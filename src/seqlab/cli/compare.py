@@ -65,8 +65,8 @@ def _loaded(name: str, overrides: list[str]) -> Recipe:
 
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
-    """The table and the plot."""
-    from seqlab.comparison import rows, unit
+    """The table, what speaks against it, and the plot."""
+    from seqlab.comparison import cautions, rows, unit
 
     by = unit(results)
     plot = draw(results, out / "curves.png")
@@ -75,25 +75,37 @@ def report(results: list[Result], out: Path, as_json: bool) -> None:
         runs = [asdict(one) for one in results]
         from seqlab.cli.streams import echo_json
 
-        echo_json({"unit": by, "table": table_data, "runs": runs, "plot": str(plot)})
+        echo_json({"unit": by, "table": table_data, "cautions": cautions(results), "runs": runs, "plot": str(plot)})
         return
     from seqlab.cli.tables import table
 
-    titles = ["model", f"held-out {by.replace('_', ' ')}", "perplexity", "parameters", "tokens/s", "seconds"]
-    several = len({one.seed for one in results}) > 1
-    lines = [
-        [
-            row.name,
-            f"{row.value:.3f} ± {row.spread:.3f}" if several else f"{row.value:.3f}",
-            f"{row.perplexity:.1f}",
-            row.parameters,
-            f"{row.tokens_per_second:,.0f}",
-            f"{row.seconds:.1f}",
-        ]
-        for row in rows(results)
-    ]
-    table(titles, lines)
+    columns = _columns(results)
+    table(list(columns), list(zip(*columns.values(), strict=True)))
+    for caution in cautions(results):
+        click.echo(caution)
     click.echo(f"plot: {plot}")
+
+
+def _columns(results: list[Result]) -> dict[str, list[object]]:
+    from seqlab.comparison import rows, unit
+
+    several = len({one.seed for one in results}) > 1
+    found = rows(results)
+    columns: dict[str, list[object]] = {
+        "model": [row.name for row in found],
+        f"held-out {unit(results).replace('_', ' ')}": [
+            f"{row.value:.3f} ± {row.spread:.3f}" if several else f"{row.value:.3f}" for row in found
+        ],
+        "perplexity": [f"{row.perplexity:.1f}" for row in found],
+    }
+    if any(row.unknown for row in found):
+        columns["unknown %"] = [f"{100 * row.unknown:.2f}" for row in found]
+    columns |= {
+        "parameters": [row.parameters for row in found],
+        "tokens/s": [f"{row.tokens_per_second:,.0f}" for row in found],
+        "seconds": [f"{row.seconds:.1f}" for row in found],
+    }
+    return columns
 
 
 def draw(results: list[Result], path: Path) -> Path:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import click
 
+from seqlab.cli.options import device
+
 
 @click.command(epilog="Example: seqlab mix runs/lstm runs/5gram --out runs/mixed")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", required=True, metavar="FOLDER", help="Where the new run goes.")
 @click.option("--weight", "weights", multiple=True, type=float, help="One for each run; found on held-out data if not.")
+@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, where the runs do not hold out the same.")
+@device
 @click.option("--code", metavar="FILE", help="The file that the runs were trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def mix(runs: tuple[str, ...], out: str, weights: tuple[float, ...], code: str | None, as_json: bool) -> None:
+def mix(
+    runs: tuple[str, ...],
+    out: str,
+    weights: tuple[float, ...],
+    data: tuple[str, ...],
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
     """One run whose predictions are the weighted mean of those of each RUN.
 
     The weights are those that make the held-out data most probable. All runs must share one tokenizer.
@@ -20,10 +32,13 @@ def mix(runs: tuple[str, ...], out: str, weights: tuple[float, ...], code: str |
     from seqlab.cli.tables import table
     from seqlab.mixing import mix as mixed
 
-    run = mixed(runs, out, weights=weights or None, code=code)
+    run = mixed(runs, out, weights=weights or None, data=data or None, code=code, device=device)
     (entry,) = run.log
+    parts = list(zip(runs, entry["weights"], strict=True))
     if as_json:
-        echo_json({"run": out, "weights": dict(zip(runs, entry["weights"], strict=True)), **entry["valid"]})
+        found = [{"run": name, "weight": weight} for name, weight in parts]
+        echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"]})
         return
-    table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in zip(runs, entry["weights"], strict=True)])
-    click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}: {out}")
+    table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in parts])
+    fitted = " (weights fitted on these data)" if entry["fitted"] else ""
+    click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}{fitted}: {out}")

@@ -31,6 +31,8 @@ class LanguageModel(nn.Module, ABC):
     vocab_size: int
     context: int | None = None
     """The most positions it can look at; None where there is no limit."""
+    normalised: bool = True
+    """Whether its scores are probabilities: a perplexity of others is none."""
 
     @abstractmethod
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:

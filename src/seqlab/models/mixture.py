@@ -39,24 +39,23 @@ class Mixture(LanguageModel):
         self.register_buffer("weights", torch.full((len(self.parts),), 1 / len(self.parts)))
         self.layout = self._layout()
         self.context = min((part.context for part in self.parts if part.context is not None), default=None)
+        self.normalised = all(part.normalised for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
         return _together([part.start(rows=rows) for part in self.parts])
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
-        if state is None:
-            outputs = [part(tokens, None, mask) for part in self.parts]
-            after = None
-        else:
-            apart = _apart(state.consume(), len(self.parts))
-            outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
-            after = _together([output.state for output in outputs])
-        return Output(torch.cat([_as_integers(output.states) for output in outputs], -1), after)
+        count = len(self.parts)
+        apart = [None] * count if state is None else _apart(state.consume(), count)
+        outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
+        after = [output.state for output in outputs if output.state is not None]
+        states = torch.cat([_as_integers(output.states) for output in outputs], -1)
+        return Output(states, _together(after) if len(after) == count else None)
 
     def logits(self, states: Tensor) -> Tensor:
         parts = zip(self.parts, self._own(states), strict=True)
-        return self._mixed([part.logits(own).log_softmax(-1) for part, own in parts])
+        return self._mixed([_log_probabilities(part.logits(own)) for part, own in parts])
 
     def losses(self, states: Tensor, targets: Tensor) -> Tensor:
         return -self._mixed([-losses for losses in self.losses_apart(states, targets)])
@@ -86,6 +85,11 @@ class Mixture(LanguageModel):
         return [(states.shape[-1], states.dtype) for states in seen]
 
 
+def _log_probabilities(logits: Tensor) -> Tensor:
+    """log softmax; but a row of only −∞, which it would make NaN, stays as it is: the other parts decide."""
+    return torch.where(logits.isneginf().all(-1, keepdim=True), logits, logits.log_softmax(-1))
+
+
 def _as_integers(states: Tensor) -> Tensor:
     """The bits of floats as integers: beside the ids that n-grams carry, no float could hold both exactly."""
     return states if states.dtype == torch.long else states.float().view(torch.int32).long()
@@ -106,13 +110,20 @@ def _apart(state: State, parts: int) -> list[State]:
     ]
 
 
-def fit_weights(log_probabilities: Tensor, rounds: int = 100) -> Tensor:
+def fit_weights(log_probabilities: Tensor, near: float = 1e-6, rounds: int = 5000) -> Tensor:
     """The λ that make held-out tokens most probable, by expectation maximisation: (parts, N) → (parts,).
 
-    λ_i ← mean over the tokens of λ_i p_i / Σ_j λ_j p_j
+    λ_i ← λ_i g_i, g_i = mean over the tokens of p_i / Σ_j λ_j p_j, until no λ would grow by more than `near`, its
+    relative change: the best λ are better by at most log max_i g_i nats a token (Cover 1984). Tokens that no part
+    gives any probability say nothing about λ, and are left out; of the others there must be one.
     """
-    scores = log_probabilities.double()
-    weights = torch.full((len(scores), 1), 1 / len(scores), dtype=scores.dtype, device=scores.device)
+    scores = log_probabilities.cpu().double()  # MPS has no float64
+    highest = scores.amax(0)
+    probabilities = (scores - highest)[:, ~highest.isneginf()].exp()  # of a token, up to a factor that cancels out
+    weights = torch.full((len(scores),), 1 / len(scores), dtype=scores.dtype)
     for _ in range(rounds):
-        weights = (scores + weights.log()).softmax(0).mean(1, keepdim=True)
-    return weights[:, 0]
+        growth = (probabilities / (weights @ probabilities)).mean(1)
+        weights = weights * growth
+        if growth.max() <= 1 + near:
+            break
+    return weights / weights.sum()

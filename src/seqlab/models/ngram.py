@@ -105,6 +105,7 @@ class NGram(LanguageModel):
     def __init__(self, settings: NGramSettings, vocab_size: int) -> None:
         super().__init__()
         self.settings, self.vocab_size, self.order = settings, vocab_size, settings.order
+        self.normalised = settings.smoothing != "stupid-backoff"
         nothing = np.zeros(0)
         self.set_tables(
             Tables(
