@@ -1,14 +1,15 @@
 """A graph as C++: what can be computed together becomes one pass over the memory of a row.
 
-A stage is all that can be computed before the next product. Its loops run over columns, a vector at a time, and read only
-what earlier stages left in memory; sums over a row come first, as later columns may depend on them. Sizes and numbers are
-not written into the code but passed to it, so that a cell is compiled once, whatever its width.
+A stage is all that can be computed before the next product. Its loops run over columns, a vector at a time, and read
+only what earlier stages left in memory; sums over a row come first, as later columns may depend on them. Sizes and
+numbers are not written into the code but passed to it, so that a cell is compiled once, whatever its width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from seqlab.fusion.graph import COSTLY, GIVEN, Node, is_number
@@ -37,9 +38,7 @@ OPERATIONS = {
     "sigmoid": "sigmoid({})",
     "tanh": "tangent({})",
     "exp": "exponential({})",
-    **{
-        name: f"each({{}}, [](Number x) {{{{ return std::{name}(x); }}}})" for name in ("log", "sqrt", "sin", "cos")
-    },
+    **{name: f"each({{}}, [](Number x) {{{{ return std::{name}(x); }}}})" for name in ("log", "sqrt", "sin", "cos")},
     "pow": "each({}, [=](Number x) {{ return std::pow(x, {number}); }})",
     "spread": "{}",
     "detach": "{}",
@@ -142,9 +141,7 @@ class Stage:
             loop = _Loop(self, last - first)
             value = loop.at(arg, columns[0] + first)
             chosen = f"inside(j, count) ? {value} : Vector{{}} + Number({empty})"
-            joined = (
-                f"{name} > part ? {name} : part" if node.op == "top" else f"{name} + part"
-            )
+            joined = f"{name} > part ? {name} : part" if node.op == "top" else f"{name} + part"
             self.lines += loop.wrapped([f"const Vector part = {chosen};", f"{name} = {joined};"])
         whole = f"largest({name})" if node.op == "top" else f"total({name})"
         self.lines.append(f"{name} = Vector{{}} + {whole};")
@@ -164,7 +161,7 @@ class Stage:
     def _intervals(self, node: Node, offset: int, width: int) -> list[tuple[int, int]]:
         """Pieces of columns in each of which one formula holds, counted from the offset."""
         cuts = sorted({0, width} | {cut - offset for cut in self._cuts(node, offset, offset + width)})
-        return list(zip(cuts, cuts[1:], strict=False))
+        return list(pairwise(cuts))
 
     def _cuts(self, node: Node, first: int, last: int) -> set[int]:
         if node in self.loaded or node.width == 1 or _reduces(node):

@@ -1,11 +1,11 @@
 """A step as a graph of values. Every value is `width` numbers for each row of a batch; width 1 is spread over others.
 
-    step state row vector gradient    what comes from outside: `index` says which one
-    number                            the same for all rows
-    add sub mul div neg ...           number by number
-    slice pad cat spread              columns: `offset` says where a slice begins, or where a padded value is put
-    sum top                           over a row: the sum and the largest number
-    product                           x M, with matrix `index`
+step state row vector gradient    what comes from outside: `index` says which one
+number                            the same for all rows
+add sub mul div neg ...           number by number
+slice pad cat spread              columns: `offset` says where a slice begins, or where a padded value is put
+sum top                           over a row: the sum and the largest number
+product                           x M, with matrix `index`
 """
 
 from __future__ import annotations

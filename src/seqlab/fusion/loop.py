@@ -49,7 +49,7 @@ def fused(
         raise NotFused("the C++ compiler failed")
     counts = [len(group) for group in (steps, states, rows, seen.vectors)]
     tensors = [*steps, *states, *rows, *seen.vectors, *seen.matrices]
-    outputs, *last = _Loop.apply(program, code, counts, reverse, *tensors)
+    outputs, *last = _Loop.apply(program, code, counts, reverse, *tensors)  # type: ignore[no-untyped-call]
     return outputs, tuple(last)
 
 
@@ -114,7 +114,7 @@ class _Loop(torch.autograd.Function):
         memory |= {buffer.number: slots[index] for index, buffer in enumerate(program.after)}
         call = _Memory(program.forward, memory, length, count, slots[0])
         _call(code.forward, program, program.forward, call, matrices, reverse)
-        kept = [call.memory[program.forward.loaded[node].number] for node in program.kept if node not in program.outputs]
+        kept = [call.memory[program.forward.loaded[node].number] for node in program.saved]
         ctx.program, ctx.code, ctx.counts, ctx.reverse, ctx.length = program, code, counts, reverse, length
         ctx.save_for_backward(*steps, *slots, *rows, *vectors, *matrices, *kept)
         outputs = slots[0][:-1] if reverse else slots[0][1:]
@@ -125,9 +125,8 @@ class _Loop(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RuntimeError("gradients of gradients do not pass a fused recurrence; use Recurrent(..., fused=False)")
         program: Program = ctx.program
-        count = len(ctx.saved_tensors) - len(program.kept) + sum(node in program.outputs for node in program.kept)
+        count = len(ctx.saved_tensors) - len(program.saved)
         steps, slots, rows, vectors, matrices = _grouped(ctx.saved_tensors[:count], ctx.counts)
-        kept = iter(ctx.saved_tensors[count:])
         own, length, batch = program.backward, ctx.length, slots[0].shape[1]
         given = {"step": steps, "state": slots, "row": rows, "vector": vectors}
         memory = {own.loaded[program.sequence].number: gradient.contiguous()}
@@ -137,11 +136,11 @@ class _Loop(torch.autograd.Function):
             memory[own.loaded[node].number] = carry
         for (kind, index), node in program.given.items():
             memory[own.loaded[node].number] = given[kind][index].contiguous()
-        for node in program.kept:
-            if node in program.outputs:
-                memory[own.loaded[node].number] = slots[program.outputs.index(node)]
-            else:
-                memory[own.loaded[node].number] = next(kept)
+        for node, slot in zip(program.outputs, slots, strict=True):
+            if node in program.kept:
+                memory[own.loaded[node].number] = slot
+        for node, saved in zip(program.saved, ctx.saved_tensors[count:], strict=True):
+            memory[own.loaded[node].number] = saved
         call = _Memory(own, memory, length, batch, gradient)
         _call(ctx.code.backward, program, own, call, matrices, ctx.reverse)
         return None, None, None, None, *_collected(ctx, program, call, slots, matrices)

@@ -1,7 +1,7 @@
 """From the graph of a step to two functions: all steps forward, and all steps back.
 
-What is kept for the way back: states, results of products and of costly functions, if they are needed there. The rest is
-computed again. Gradients of matrices are put off: one product over all steps is cheaper than one at each.
+What is kept for the way back: states, results of products and of costly functions, if they are needed there. The rest
+is computed again. Gradients of matrices are put off: one product over all steps is cheaper than one at each.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class Program:
             self.outputs, after, lambda node: node.op != "state" and (node.op, node.index) not in varying
         )
         self.kept = self._kept(self.gradients)
+        self.saved = [node for node in self.kept if node not in self.outputs]
         self.forward, self.after = self._forward()
         self.backward, self.of, self.deferred = self._backward()
         functions = self.forward.function("forward", "n") + self.backward.function("backward", "steps - 1 - n")
@@ -127,7 +128,7 @@ class Program:
         own = Pass()
         for node in self.given.values():
             own.load(node)
-        targets = {node: own.buffer("time", node.width) for node in self.kept if node not in self.outputs}
+        targets = {node: own.buffer("time", node.width) for node in self.saved}
         after = []
         for index, node in enumerate(self.outputs):
             state = self.given.get(("state", index))

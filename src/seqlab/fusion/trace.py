@@ -1,7 +1,7 @@
 """What a step does, seen while it runs once on a few rows: plain PyTorch in, a graph out.
 
-What depends neither on the inputs nor on the state (a transposed weight, a unitary matrix made of its parameters) is not
-part of the graph: it is computed once before the first step, and the graph is given the result.
+What depends neither on the inputs nor on the state (a transposed weight, a unitary matrix made of its parameters) is
+not part of the graph: it is computed once before the first step, and the graph is given the result.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def trace(
     return result
 
 
-class _Tape(TorchDispatchMode):
+class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs every operation as it is, and notes those that depend on what was given."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: dict[int, Node] = {}
         self.alive: list[Any] = []  # an id belongs to one tensor as long as that lives
         self.vectors: list[Tensor] = []

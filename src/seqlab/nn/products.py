@@ -47,7 +47,10 @@ def products(cell: Cell) -> list[tuple[Tensor, int]]:
         return F.linear(x, weight, bias)
 
     some = next(cell.parameters())
-    inputs, zeros = cell.inputs(some.new_zeros(1, cell.width)), tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts)
+    inputs, zeros = (
+        cell.inputs(some.new_zeros(1, cell.width)),
+        tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts),
+    )
     with unrecorded(), Products(look):
         cell.step(inputs, zeros)
     return found

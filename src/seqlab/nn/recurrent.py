@@ -29,7 +29,7 @@ class Arrangement(Settings):
     """How cells become a net, and how it is kept from learning by heart. Every cell can have all of it."""
 
     connections: Literal["plain", "residual", "highway", "skip"] = "plain"
-    """What a layer above the first does: y = H(x); y = x + H(x); y = g ∘ H(x) + (1 − g) ∘ x; or reads the first x too."""
+    """What a layer above the first does: y = H(x); x + H(x); g ∘ H(x) + (1 − g) ∘ x; or it reads the first x too."""
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Of what is multiplied by the recurrent matrices, one mask for a whole window (variational)."""
     weight_drop: float = Field(default=0.0, ge=0, lt=1)
@@ -38,6 +38,11 @@ class Arrangement(Settings):
     """The share of the state that stays as it was, drawn anew at every step."""
     layer_norm: bool = False
     """Normalises what a cell reads of x, and each of its products with the state."""
+
+    def widths_below(self, width: int, hidden: int, depth: int) -> list[int]:
+        """What each of `depth` layers reads: the inputs, or the layer below, of which `hidden` is the width."""
+        above = hidden + width if self.connections == "skip" else hidden
+        return [width] + [above] * (depth - 1)
 
 
 class Recurrent(nn.Module):
@@ -117,7 +122,7 @@ class Recurrent(nn.Module):
         norms = None
         if self.own.layer_norm:
             norms = cast(_Norms, self.norms[index + len(self.layers) if reverse else index])
-        window = _Window(cell, self.own if self.training else _resting(self.own), norms, x, keep)
+        window = _Window(cell, self.own, norms, x, keep)
         if len(x) > 1:
             reason = "switched off"
             if self.fuse:
@@ -161,10 +166,12 @@ class _Window:
         self.steps = [norms.inputs(inputs) if norms is not None else inputs]
         self.rows: list[Tensor] = []
         self.weights: list[Tensor] = []
-        self.masked, self.zones = keep is not None, 0.0
+        self.masked = keep is not None
         if keep is not None:
             self.steps.append(keep)
-        if own.zoneout and cell.training:
+        if not cell.training:
+            return
+        if own.zoneout:
             shape = (*x.shape[:2], cell.hidden)
             self.steps += [torch.rand(shape, dtype=x.dtype, device=x.device) < own.zoneout for _ in cell.parts]
         if own.recurrent_dropout or own.weight_drop:
@@ -178,7 +185,9 @@ class _Window:
 
     @property
     def is_plain(self) -> bool:
-        return len(self.steps) == 1 and not self.rows and not self.weights and self.norms is None and not self.own.zoneout
+        return (
+            len(self.steps) == 1 and not self.rows and not self.weights and self.norms is None and not self.own.zoneout
+        )
 
     def step(self, steps: States, state: States, rows: States) -> CellState:
         """The cell's own step, and around it what is asked for."""
@@ -199,12 +208,7 @@ class _Window:
     def _product(self, rows: States, number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x = x * rows[number] if rows else x
         y = F.linear(x, self.weights[number] if self.weights else weight, bias)
-        return y if self.norms is None else self.norms.products[number](y)  # type: ignore[no-any-return]
-
-
-def _resting(own: Arrangement) -> Arrangement:
-    """As it is when nothing is learnt: nothing is dropped."""
-    return own.model_copy(update={"recurrent_dropout": 0.0, "weight_drop": 0.0})
+        return y if self.norms is None else self.norms.products[number](y)
 
 
 def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, CellState]:

@@ -50,7 +50,7 @@ class Cell(nn.Module, ABC):
 
 def orthogonal(linear: nn.Linear) -> nn.Linear:
     """Start from orthogonal matrices, one for each block: they keep the length of what they multiply."""
-    for block in linear.weight.data.split(linear.in_features):
+    for block in torch.split(linear.weight.data, linear.in_features):
         nn.init.orthogonal_(block)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)
