@@ -302,6 +302,16 @@ def test_fingerprint_follows_contents_and_settings_that_matter(write):
     assert fingerprint(moved, "train") == fingerprint(base, "train")
 
 
+def test_a_part_of_a_file_is_not_the_whole_file(write):
+    """Or a model would be given a token store, or a tokenizer, that was made of its held-out data too."""
+    path, other = str(write("a.txt", TEXT)), str(write("b.txt", "something else"))
+    parted = DataSettings(train=path)
+    whole = [DataSettings(train=path, valid=other), DataSettings(train=[path], valid=[])]
+    assert len({fingerprint(data, "train") for data in whole}) == 1
+    assert fingerprint(parted, "train") != fingerprint(whole[0], "train")
+    assert fingerprint(parted, "valid") != fingerprint(DataSettings(train=other, valid=path), "valid")
+
+
 # ---------------------------------------------------------------------- real data
 
 PTB = Path(__file__).resolve().parents[2] / "../shared/data/ptb"
