@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqlab import registry
 from seqlab.nn.cells import Cell
+from seqlab.nn.recording import remarks
 from seqlab.nn.recurrent import Recurrent
 
 SHAPES = [(35, 20, 200, 200), (35, 20, 650, 650), (50, 64, 256, 512)]
@@ -70,10 +71,12 @@ def compare(name: str, shape: tuple[int, int, int, int], repeats: int) -> str:
         "gru": lambda: gru(x)[0],
         "loop": lambda: loop(net.layers[0], x),
     }
-    times = best(runs, repeats)
+    said: list[str] = []
+    with remarks(said.append):
+        times = best(runs, repeats)
     ours = times["ours"]
     ratios = [f"{ours / times['lstm']:.2f}", f"{times['gru'] / ours:.2f}", f"{times['loop'] / ours:.2f}"]
-    return f"| {name} | {1000 * ours:.1f} | {' | '.join(ratios)} | {net.path} |"
+    return f"| {name} | {1000 * ours:.1f} | {' | '.join(ratios)} | {said[0]} |"
 
 
 def main() -> None:

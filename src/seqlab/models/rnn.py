@@ -68,7 +68,8 @@ class RecurrentLanguageModel(LanguageModel):
         ]
         x = self.dropout(self.drop_words(self.embedding(tokens), tokens))
         x, after = self.recurrent(x, layers, mask)
-        return Output(self.dropout(x), State(self._named(after), before.lengths + real_lengths(tokens, mask)))
+        state = State(self._named(after), before.lengths + real_lengths(tokens, mask))
+        return Output(self.dropout(x), state, undropped=x)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 Tape = dict[str, list[Tensor]]
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
+_hear: ContextVar[Callable[[str], None] | None] = ContextVar("hear", default=None)
 
 
 @contextmanager
@@ -40,6 +41,29 @@ def unrecorded() -> Iterator[None]:
 
 def recording() -> bool:
     return _tape.get() is not None
+
+
+@contextmanager
+def remarks(hear: Callable[[str], None]) -> Iterator[None]:
+    """What parts say about the way they work, each sentence once."""
+    said: set[str] = set()
+
+    def once(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            hear(sentence)
+
+    token = _hear.set(once)
+    try:
+        yield
+    finally:
+        _hear.reset(token)
+
+
+def remark(sentence: str) -> None:
+    hear = _hear.get()
+    if hear is not None:
+        hear(sentence)
 
 
 def note(**values: Tensor) -> None:

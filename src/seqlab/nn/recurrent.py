@@ -18,7 +18,7 @@ from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
-from seqlab.nn.recording import recording, unrecorded
+from seqlab.nn.recording import recording, remark, unrecorded
 from seqlab.recipe import Settings
 
 States = Sequence[Tensor]
@@ -69,8 +69,6 @@ class Recurrent(nn.Module):
         self.dropout = dropout or nn.Identity()
         self.own = arrangement or Arrangement()
         self.fuse = fuse
-        self.path = ""
-        """How the last window was computed."""
         self.gates = nn.ModuleList()
         if self.own.connections == "highway":
             self.gates.extend(nn.Linear(cell.hidden, cell.hidden) for cell in cells[1:])
@@ -129,7 +127,7 @@ class Recurrent(nn.Module):
                 try:
                     with unrecorded():
                         result = fused(window.step, window.steps, state, window.rows, reverse)
-                    self.path = "fused"
+                    remark(f"{type(cell).__name__}: all steps in one compiled loop")
                     if recording():
                         with torch.no_grad():
                             _unroll(window, state, reverse)
@@ -138,9 +136,9 @@ class Recurrent(nn.Module):
                     reason = str(error)
             whole = cell.library(x.flip(0) if reverse else x, state) if window.is_plain and not recording() else None
             if whole is not None:
-                self.path = "the library's kernel"
+                remark(f"{type(cell).__name__}: the library's kernel")
                 return (whole[0].flip(0), whole[1]) if reverse else whole
-            self.path = f"step by step ({reason})"
+            remark(f"{type(cell).__name__}: step by step ({reason})")
         return _unroll(window, state, reverse)
 
 

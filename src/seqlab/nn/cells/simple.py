@@ -81,12 +81,10 @@ class Unitary(nn.Module):
     def forward(self, parts: Tensor) -> Tensor:
         a = torch.complex(parts[0], parts[1])
         u: Tensor = torch.linalg.matrix_exp(a - a.mH)
-        real, imaginary = u.real, u.imag
-        whole: Tensor = torch.cat([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
-        return whole
+        return torch.cat([torch.cat([u.real, -u.imag], 1), torch.cat([u.imag, u.real], 1)])
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         """A start: rotations by random angles, each number of the state by its own, and a little of all others."""
         parts = torch.randn(2, self.width, self.width) * 0.1 / self.width**0.5
         parts[1].diagonal().uniform_(-torch.pi / 2, torch.pi / 2)
-        return parts.to(weight)
+        return parts.to(weight)  # type: ignore[no-any-return]
