@@ -46,7 +46,8 @@ def train(data: str, model: str, seed: int, epochs: float, out: Path, overrides:
             {"training.steps": round(epochs * an_epoch), "training.evaluate_every": round(an_epoch)}
         )
     run = seqlab.train(recipe, out=folder, resume=True)
-    speeds = [json.loads(line)["tokens_per_second"] for line in (folder / "timing.jsonl").read_text().splitlines()]
+    entries = map(json.loads, (folder / "timing.jsonl").read_text().splitlines())
+    speeds = [entry["tokens_per_second"] for entry in entries if "tokens_per_second" in entry]
     result = {
         "data": data,
         "model": model,

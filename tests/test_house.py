@@ -19,6 +19,8 @@ ORDER = [
     "recipe",
     "data",
     "tokenizers",
+    "native",
+    "fusion",
     "nn",
     "models",
     "objectives",

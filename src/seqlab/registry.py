@@ -39,8 +39,19 @@ MODELS = {
 
 CELLS = {
     "elman": "seqlab.nn.cells:Elman",
+    "irnn": "seqlab.nn.cells:IRNN",
+    "urnn": "seqlab.nn.cells:UnitaryRNN",
+    "memory": "seqlab.nn.cells:Memory",
+    "recurrent-memory": "seqlab.nn.cells:RecurrentMemory",
+    "gated-memory": "seqlab.nn.cells:GatedMemory",
     "lstm": "seqlab.nn.cells:LSTM",
+    "coupled-lstm": "seqlab.nn.cells:CoupledLSTM",
+    "peephole-lstm": "seqlab.nn.cells:PeepholeLSTM",
     "gru": "seqlab.nn.cells:GRU",
+    "classic-gru": "seqlab.nn.cells:ClassicGRU",
+    "mut1": "seqlab.nn.cells:MUT1",
+    "mut2": "seqlab.nn.cells:MUT2",
+    "mut3": "seqlab.nn.cells:MUT3",
 }
 
 OUTPUTS = {

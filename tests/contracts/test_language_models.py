@@ -9,6 +9,7 @@ from shipped_models import BUILDERS, CONTEXT, VOCAB, build, shipped, some_tokens
 from torch.nn import functional as F
 
 from seqlab.models.language_model import State
+from seqlab.models.rnn import RecurrentLanguageModel
 
 pytestmark = pytest.mark.parametrize("name", BUILDERS)
 
@@ -147,7 +148,9 @@ def test_a_carried_state_equals_one_long_run(name):
 
 
 def test_chunks_of_any_size_equal_one_long_run(name):
+    """In double precision: one path's rounding errors, 6e-6 after 60 steps of an Elman net, are not another's."""
     model, tokens = shipped(name), some_tokens(2, 60)
+    model = copy.deepcopy(model).double() if isinstance(model, RecurrentLanguageModel) else model
     whole, last = read(model, tokens)
     state, start = model.start(rows=2), 0
     for size in (1, 17, 2, 16, 15, 9):

@@ -11,6 +11,7 @@ from seqlab.decoding.compiled import CompiledBlock, CompiledLinear
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.models.gpt import GPT
+from seqlab.native import compiler as compiler_module
 
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
 
@@ -96,6 +97,7 @@ def test_without_kernels_the_library_packs(monkeypatch):
 def test_a_compiler_that_fails_is_no_compiler(monkeypatch, tmp_path, compiler):
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
+    compiler_module.compiled.cache_clear()
     assert compiled.library.__wrapped__() is None
     assert not list(tmp_path.rglob("*.so"))
 
@@ -103,6 +105,7 @@ def test_a_compiler_that_fails_is_no_compiler(monkeypatch, tmp_path, compiler):
 def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
+    compiler_module.compiled.cache_clear()
     assert compiled.library.__wrapped__() is None
 
 
@@ -110,6 +113,7 @@ def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_
 def test_a_generous_umask_does_not_matter(monkeypatch, tmp_path):
     """A file that others can write is never loaded, so ours is not made such a file."""
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
+    compiler_module.compiled.cache_clear()
     before = os.umask(0o002)
     try:
         assert compiled.library.__wrapped__() is not None

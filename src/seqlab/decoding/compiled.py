@@ -9,11 +9,6 @@ no compiler, or no OpenMP, the library does it.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -21,12 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.cache import cache_folder
+from seqlab.native.compiler import compiled
 from seqlab.nn.attention import Cache
 from seqlab.nn.blocks import Block
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
-FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared")
 
 
 class CompiledLinear(nn.Module):
@@ -86,22 +80,9 @@ class CompiledBlock(nn.Module):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """`kernels.cpp` compiled for this machine, by this compiler, from this source; None where that cannot be had."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        return None
-    try:
-        # all that the compiler assumes of this machine, and its own version
-        command = [compiler, *FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"]
-        assumed = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
-        key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), *map(str.encode, FLAGS), assumed])).hexdigest()
-        path = cache_folder() / "compiled" / f"kernels-{key[:32]}.so"
-        if not path.exists():
-            _compile(compiler, path)
-        if not _is_own(path):
-            return None
-        kernels = ctypes.CDLL(str(path))
-    except (OSError, subprocess.SubprocessError):
+    """`kernels.cpp` compiled for this machine; None where that cannot be had."""
+    kernels = compiled(SOURCE.read_text(encoding="utf-8"))
+    if kernels is None:
         return None
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     kernels.linear.argtypes = [ctypes.POINTER(_Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
@@ -114,24 +95,6 @@ def library() -> ctypes.CDLL | None:
         ctypes.c_int,
     ]
     return kernels
-
-
-def _is_own(path: Path) -> bool:
-    """Whether nobody but this user can have written it: the one file outside of the package that is ever executed."""
-    if not hasattr(os, "getuid"):
-        return True
-    states = [place.stat() for place in (path, path.parent)]
-    return all(state.st_uid == os.getuid() and not state.st_mode & 0o022 for state in states)
-
-
-def _compile(compiler: str, path: Path) -> None:
-    """Under another name first, so that no other process loads half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / path.name
-        subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], capture_output=True, check=True, timeout=300)
-        made.chmod(0o700)  # whatever the umask: see `_is_own`
-        made.replace(path)
 
 
 def _succeed(failed: int) -> None:

@@ -9,15 +9,20 @@ and which ones are last depends on the rows.
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library
 from seqlab.nn.attention import SelfAttention
 from seqlab.nn.blocks import Block, FeedForward
+from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.recurrent import Recurrent
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -56,6 +61,10 @@ def packed(model: M) -> M:
 def _pack(parent: nn.Module, linear: Linear) -> None:
     if getattr(parent, "activation", None) is torch.sigmoid:
         parent.activation = steady_sigmoid  # type: ignore[assignment]
+    if isinstance(parent, Recurrent):
+        parent.fuse = False  # not made for a step or two
+    if isinstance(parent, Cell):
+        parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():
         if type(child) is nn.Linear:
             setattr(parent, name, linear(child.weight, child.bias))
@@ -99,9 +108,23 @@ class PackedFeedForward(nn.Module):
         return self.contract(self.expand(x, gelu=True))  # type: ignore[no-any-return]
 
 
+def _steadily(step: Callable[..., CellState], inputs: Tensor, state: CellState) -> CellState:
+    with _Steady():
+        return step(inputs, state)
+
+
 def steady_sigmoid(x: Tensor) -> Tensor:
     """σ(x) = (1 + tanh(x / 2)) / 2"""
     return (1 + torch.tanh(x / 2)) / 2
+
+
+class _Steady(TorchFunctionMode):
+    """Whatever a cell takes the sigmoid of, it is the steady one."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.sigmoid, Tensor.sigmoid):
+            return steady_sigmoid(args[0])
+        return func(*args, **(kwargs or {}))
 
 
 def _linear() -> Linear | None:

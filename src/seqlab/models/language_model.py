@@ -22,6 +22,8 @@ class Output(NamedTuple):
 
     states: Tensor
     state: State | None
+    undropped: Tensor | None = None
+    """The states before dropout, where there is any: their size means something."""
 
 
 class LanguageModel(nn.Module, ABC):

@@ -18,14 +18,14 @@ from seqlab.nn.cells import Cell
 from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
-from seqlab.nn.recurrent import Recurrent
+from seqlab.nn.recurrent import Arrangement, Recurrent
 from seqlab.recipe import Kind, PartSettings
 
 
 class RecurrentLanguageModel(LanguageModel):
     """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(W h_t + b)"""
 
-    class Settings(PartSettings):
+    class Settings(PartSettings, Arrangement):
         cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
         width: int = Field(default=256, gt=0)
         embedding: int | None = Field(default=None, gt=0)
@@ -48,8 +48,9 @@ class RecurrentLanguageModel(LanguageModel):
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.recurrent = Recurrent(
-            [cell(width if layer else embedded, width, settings.cell) for layer in range(settings.depth)],  # type: ignore[call-arg]
+            [cell(below, width, settings.cell) for below in settings.widths_below(embedded, width, settings.depth)],
             self.dropout,
+            arrangement=settings,
         )
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
@@ -67,7 +68,8 @@ class RecurrentLanguageModel(LanguageModel):
         ]
         x = self.dropout(self.drop_words(self.embedding(tokens), tokens))
         x, after = self.recurrent(x, layers, mask)
-        return Output(self.dropout(x), State(self._named(after), before.lengths + real_lengths(tokens, mask)))
+        state = State(self._named(after), before.lengths + real_lengths(tokens, mask))
+        return Output(self.dropout(x), state, undropped=x)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)

@@ -1,53 +1,219 @@
-"""`Recurrent` owns what cells do not: time, masks, depth and carried state.
+"""`Recurrent` owns what cells do not: time, masks, direction, depth, connections, regularizers and carried state.
 
-B batch · T time · D width
+B batch · T time · D input width · H state width
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
+from seqlab.fusion.loop import fused
+from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
+from seqlab.nn.products import Products, products
+from seqlab.nn.recording import recording, remark, unrecorded
+from seqlab.recipe import Settings
+
+States = Sequence[Tensor]
+Step = Callable[[States, States, States], CellState]
+
+
+class Arrangement(Settings):
+    """How cells become a net, and how it is kept from learning by heart. Every cell can have all of it."""
+
+    connections: Literal["plain", "residual", "highway", "skip"] = "plain"
+    """What a layer above the first does: y = H(x); x + H(x); g ∘ H(x) + (1 − g) ∘ x; or it reads the first x too."""
+    recurrent_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of what is multiplied by the recurrent matrices, one mask for a whole window (variational)."""
+    weight_drop: float = Field(default=0.0, ge=0, lt=1)
+    """Of the recurrent matrices' numbers, for a whole window."""
+    zoneout: float = Field(default=0.0, ge=0, lt=1)
+    """The share of the state that stays as it was, drawn anew at every step."""
+    layer_norm: bool = False
+    """Normalises what a cell reads of x, and each of its products with the state."""
+
+    def widths_below(self, width: int, hidden: int, depth: int) -> list[int]:
+        """What each of `depth` layers reads: the inputs, or the layer below, of which `hidden` is the width."""
+        above = hidden + width if self.connections == "skip" else hidden
+        return [width] + [above] * (depth - 1)
 
 
 class Recurrent(nn.Module):
-    """Layers of cells, each over all time before the next, with dropout between them."""
+    """Layers of cells, each over all time before the next, with dropout between them.
 
-    def __init__(self, cells: Sequence[Cell], dropout: nn.Module | None = None) -> None:
+    `back` are cells that read from the end to the beginning: a layer then gives [→h; ←h]. Gal & Ghahramani 2016,
+    https://arxiv.org/abs/1512.05287 (recurrent dropout); Merity et al. 2018, https://arxiv.org/abs/1708.02182 (weight
+    drop); Krueger et al. 2017, https://arxiv.org/abs/1606.01305 (zoneout); Ba et al. 2016,
+    https://arxiv.org/abs/1607.06450 (layer norm); Srivastava et al. 2015, https://arxiv.org/abs/1505.00387 (highway)
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        dropout: nn.Module | None = None,
+        *,
+        back: Sequence[Cell] = (),
+        arrangement: Arrangement | None = None,
+        fuse: bool = True,
+    ) -> None:
         super().__init__()
         self.layers: Sequence[Cell] = nn.ModuleList(cells)  # type: ignore[assignment]
+        self.back: Sequence[Cell] = nn.ModuleList(back)  # type: ignore[assignment]
         self.dropout = dropout or nn.Identity()
+        self.own = arrangement or Arrangement()
+        self.fuse = fuse
+        self.gates = nn.ModuleList()
+        if self.own.connections == "highway":
+            self.gates.extend(nn.Linear(cell.hidden, cell.hidden) for cell in cells[1:])
+            for gate in self.gates:
+                nn.init.constant_(cast(nn.Linear, gate).bias, -1.0)  # at first, x passes
+        self.norms = nn.ModuleList()
+        if self.own.layer_norm:
+            self.norms.extend(_Norms(cell) for cell in [*cells, *back])
 
     def start(self, rows: int, like: Tensor) -> list[CellState]:
-        """All parts of all layers at zero, of the device and the precision of a tensor."""
-        return [tuple(like.new_zeros(rows, cell.hidden) for _ in cell.parts) for cell in self.layers]
+        """All parts of all layers at zero, of the device and the precision of a tensor; in a layer, → before ←."""
+        layers = zip(self.layers, self.back, strict=True) if len(self.back) else ((cell,) for cell in self.layers)
+        return [tuple(like.new_zeros(rows, cell.hidden) for cell in cells for _ in cell.parts) for cells in layers]
 
     def forward(
         self, x: Tensor, state: Sequence[CellState], mask: Tensor | None = None
     ) -> tuple[Tensor, list[CellState]]:
         """x (B, T, D) → outputs (B, T, H) and the states after the last real position of each row."""
-        keep = None if mask is None else mask.t()[..., None].unbind(0)
-        after = []
-        for number, (cell, before) in enumerate(zip(self.layers, state, strict=True)):
-            steps = (self.dropout(x) if number else x).transpose(0, 1)  # time first
-            whole = cell.library(steps, before) if keep is None and len(steps) > 1 else None
-            outputs, last = whole if whole is not None else _unroll(cell, steps, before, keep)
-            x = outputs.transpose(0, 1)
-            after.append(last)
+        keep = None if mask is None else mask.t()[..., None]
+        first, after = x, []
+        with parametrize.cached():  # a matrix that is made of others is made once
+            for number, cell in enumerate(self.layers):
+                below = self.dropout(x) if number else x
+                steps = self._joined(number, below, first).transpose(0, 1)  # time first
+                parts = len(cell.parts)
+                outputs, last = self._run(number, steps, state[number][:parts], keep)
+                if len(self.back):
+                    back, last_back = self._run(~number, steps, state[number][parts:], keep)
+                    outputs, last = torch.cat([outputs, back], -1), (*last, *last_back)
+                x = self._connected(number, below, outputs.transpose(0, 1))
+                after.append(last)
         return x, after
 
+    def _joined(self, number: int, below: Tensor, first: Tensor) -> Tensor:
+        return torch.cat([below, first], -1) if number and self.own.connections == "skip" else below
 
-def _unroll(cell: Cell, x: Tensor, state: CellState, keep: Sequence[Tensor] | None) -> tuple[Tensor, CellState]:
-    """One step after the other; where `keep` is False the state stays as it is."""
-    outputs = []
-    # unbind once: indexing inputs[t] step by step would make the backward pass quadratic in T
-    for t, inputs in enumerate(cell.inputs(x).unbind(0)):
-        new = cell.step(inputs, state)
+    def _connected(self, number: int, below: Tensor, outputs: Tensor) -> Tensor:
+        if number == 0 or self.own.connections in ("plain", "skip"):
+            return outputs
+        if self.own.connections == "residual":
+            return below + outputs
+        g = torch.sigmoid(self.gates[number - 1](below))
+        return below + g * (outputs - below)
+
+    def _run(self, number: int, x: Tensor, state: CellState, keep: Tensor | None) -> tuple[Tensor, CellState]:
+        """One layer in one direction; numbers below zero are those of `back`."""
+        reverse, index = number < 0, ~number if number < 0 else number
+        cell = self.back[index] if reverse else self.layers[index]
+        norms = None
+        if self.own.layer_norm:
+            norms = cast(_Norms, self.norms[index + len(self.layers) if reverse else index])
+        window = _Window(cell, self.own, norms, x, keep)
+        if len(x) > 1:
+            reason = "switched off"
+            if self.fuse:
+                try:
+                    with unrecorded():
+                        result = fused(window.step, window.steps, state, window.rows, reverse)
+                    remark(f"{type(cell).__name__}: all steps in one compiled loop")
+                    if recording():
+                        with torch.no_grad():
+                            _unroll(window, state, reverse)
+                    return result
+                except NotFused as error:
+                    reason = str(error)
+            whole = cell.library(x.flip(0) if reverse else x, state) if window.is_plain and not recording() else None
+            if whole is not None:
+                remark(f"{type(cell).__name__}: the library's kernel")
+                return (whole[0].flip(0), whole[1]) if reverse else whole
+            remark(f"{type(cell).__name__}: step by step ({reason})")
+        return _unroll(window, state, reverse)
+
+
+class _Norms(nn.Module):
+    """Layer norms for what a cell reads of x, and for each of its products."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        some = next(cell.parameters())
+        self.inputs = nn.LayerNorm(cell.inputs(some.new_zeros(1, cell.width)).shape[-1])
+        self.products = nn.ModuleList(nn.LayerNorm(len(weight)) for weight, _ in products(cell))
+
+
+class _Window:
+    """All that one layer does at each step of one window, as a function without memory.
+
+    `steps` (T, B, n) are cut along time: inputs, masks. `rows` (B, n) are the same at every step.
+    """
+
+    def __init__(self, cell: Cell, own: Arrangement, norms: _Norms | None, x: Tensor, keep: Tensor | None) -> None:
+        self.cell, self.own, self.norms = cell, own, norms
+        inputs = cell.inputs(x)
+        self.steps = [norms.inputs(inputs) if norms is not None else inputs]
+        self.rows: list[Tensor] = []
+        self.weights: list[Tensor] = []
+        self.masked = keep is not None
         if keep is not None:
-            new = tuple(torch.where(keep[t], a, b) for a, b in zip(new, state, strict=True))
-        state = new
+            self.steps.append(keep)
+        if not cell.training:
+            return
+        if own.zoneout:
+            shape = (*x.shape[:2], cell.hidden)
+            self.steps += [torch.rand(shape, dtype=x.dtype, device=x.device) < own.zoneout for _ in cell.parts]
+        if own.recurrent_dropout or own.weight_drop:
+            seen = products(cell)
+            if own.recurrent_dropout:
+                ones = [x.new_ones(x.shape[1], width) for _, width in seen]
+                self.rows = [F.dropout(one, own.recurrent_dropout) for one in ones]
+            if own.weight_drop:
+                dropped = {id(weight): F.dropout(weight, own.weight_drop) for weight, _ in seen}
+                self.weights = [dropped[id(weight)] for weight, _ in seen]
+
+    @property
+    def is_plain(self) -> bool:
+        return (
+            len(self.steps) == 1 and not self.rows and not self.weights and self.norms is None and not self.own.zoneout
+        )
+
+    def step(self, steps: States, state: States, rows: States) -> CellState:
+        """The cell's own step, and around it what is asked for."""
+        before, zones = tuple(state), steps[1 + self.masked :]
+        if rows or self.weights or self.norms is not None:
+            with Products(lambda *product: self._product(rows, *product)):
+                after = self.cell.step(steps[0], before)
+        else:
+            after = self.cell.step(steps[0], before)
+        if zones:
+            after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
+        elif self.own.zoneout:  # what is to be expected
+            after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
+        if self.masked:
+            after = tuple(torch.where(steps[1] != 0, b, a) for a, b in zip(before, after, strict=True))
+        return after
+
+    def _product(self, rows: States, number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        x = x * rows[number] if rows else x
+        y = F.linear(x, self.weights[number] if self.weights else weight, bias)
+        return y if self.norms is None else self.norms.products[number](y)
+
+
+def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, CellState]:
+    """One step after the other. (Unbound once: indexing step by step would make the backward pass quadratic in T.)"""
+    times = list(zip(*(one.unbind(0) for one in window.steps), strict=True))
+    outputs = []
+    for steps in reversed(times) if reverse else times:
+        state = window.step(steps, state, window.rows)
         outputs.append(state[0])
-    return torch.stack(outputs), state
+    return torch.stack(outputs[::-1] if reverse else outputs), state

@@ -32,7 +32,10 @@ class NextToken(Objective):
         states, targets = scored(output.states, batch)
         total, parts = self.body.losses(states, targets).sum(), {}
         if self.training and self.settings.norm_stabilizer:
-            total = total + self.settings.norm_stabilizer * norm_changes(output.states, batch.get("mask"))
+            whole = output.states if output.undropped is None else output.undropped
+            changes = norm_changes(whole, batch.get("mask"))
+            parts["norm_changes"] = changes.detach()
+            total = total + self.settings.norm_stabilizer * changes
         if self.settings.accuracy and not self.training:
             parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
         return Loss(total, torch.tensor(len(targets), device=targets.device), parts, output.state)

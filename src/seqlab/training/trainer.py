@@ -27,6 +27,7 @@ from seqlab.data.order import BEGINNING, Cursor, Indices
 from seqlab.data.randomness import Key, mix
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import State
+from seqlab.nn.recording import remarks
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
@@ -128,7 +129,7 @@ class Trainer:
         self.objective.train()
         batches = self.order.walk(self.progress.cursor)
         self.clock, self.clock_tokens = time.perf_counter(), self.progress.tokens
-        with self._signals(), self.board:
+        with self._signals(), self.board, remarks(self._remarked):
             while not self.progress.finished:
                 cursor, indices = next(batches)
                 figures = self.learn(cursor, indices)
@@ -139,6 +140,11 @@ class Trainer:
                         f"stopped and saved at step {self.progress.step} of {self.steps}",
                         hint="go on with --resume",
                     )
+
+    def _remarked(self, sentence: str) -> None:
+        """A part says which way it computes: that is worth knowing when a training is slow."""
+        self.watcher.said(sentence)
+        self._write(self.timing, {"step": self.progress.step, "path": sentence})
 
     def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
         """One step of the optimizer on one global batch."""

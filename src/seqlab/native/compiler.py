@@ -1,0 +1,65 @@
+"""C++ that is compiled for the machine at hand when it is first needed, and kept in the cache folder."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from seqlab.data.cache import cache_folder
+
+HEADERS = Path(__file__).parent
+FLAGS = ("-O3", "-std=c++17", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
+
+
+@cache
+def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
+    """A library made of a source by this machine's compiler; None where that cannot be had."""
+    compiler = _compiler()
+    if compiler is None:
+        return None
+    try:
+        # all that the compiler assumes of this machine, and its own version
+        headers = [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
+        named = [text.encode() for text in (source, *definitions, *FLAGS[:-1])]
+        key = hashlib.sha256(b"\0".join([*named, *headers, _assumed(compiler)])).hexdigest()
+        path = cache_folder() / "compiled" / f"{key[:32]}.so"
+        if not path.exists():
+            _compile([compiler, *FLAGS, *(f"-D{one}" for one in definitions)], source, path)
+        return ctypes.CDLL(str(path)) if _is_own(path) else None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _compiler() -> str | None:
+    return os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+
+
+@cache
+def _assumed(compiler: str) -> bytes:
+    command = [compiler, *FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"]
+    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+
+
+def _is_own(path: Path) -> bool:
+    """Whether nobody but this user can have written it: the one file outside of the package that is ever executed."""
+    if not hasattr(os, "getuid"):
+        return True
+    states = [place.stat() for place in (path, path.parent)]
+    return all(state.st_uid == os.getuid() and not state.st_mode & 0o022 for state in states)
+
+
+def _compile(command: list[str], source: str, path: Path) -> None:
+    """Under another name first, so that no other process loads half of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        written, made = Path(folder) / "source.cpp", Path(folder) / path.name
+        written.write_text(source, encoding="utf-8")
+        subprocess.run([*command, str(written), "-o", str(made)], capture_output=True, check=True, timeout=300)
+        made.chmod(0o700)  # whatever the umask: see `_is_own`
+        made.replace(path)

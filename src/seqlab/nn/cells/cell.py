@@ -1,0 +1,67 @@
+"""What a cell is: one step of a recurrence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.recipe import PartSettings
+
+CellState = tuple[Tensor, ...]
+"""The parts of a cell's state, each (B, H); the first one is its output."""
+
+
+class Cell(nn.Module, ABC):
+    """The least that a cell of one's own needs is `step`; `blocks` says how many vectors of width H it reads of x.
+
+    >>> class Leaky(Cell):
+    ...     def step(self, inputs, state):
+    ...         (h,) = state
+    ...         return (0.9 * h + 0.1 * torch.tanh(inputs + self.recurrent(h)),)
+    """
+
+    Settings: ClassVar[type[PartSettings]] = PartSettings
+    parts: ClassVar[tuple[str, ...]] = ("h",)
+    """The names of the parts of the state."""
+    blocks: ClassVar[int] = 1
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__()
+        self.width, self.hidden = width, hidden
+        self.input = nn.Linear(width, self.blocks * hidden)
+        self.recurrent = orthogonal(nn.Linear(hidden, self.blocks * hidden, bias=False))
+        nn.init.zeros_(self.input.bias)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """What does not depend on the state, for all steps at once: (..., D) → (..., inputs)."""
+        return self.input(x)  # type: ignore[no-any-return]
+
+    @abstractmethod
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        """The equations: the inputs of one step and the state before it → the state after it."""
+
+    def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        """All steps of x (T, B, D) by the library's own kernel, where it computes exactly this cell."""
+        return None
+
+
+def orthogonal(linear: nn.Linear) -> nn.Linear:
+    """Start from orthogonal matrices, one for each block: they keep the length of what they multiply."""
+    for block in torch.split(linear.weight.data, linear.in_features):
+        nn.init.orthogonal_(block)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
+def is_plainly(cell: Cell, cls: type[Cell]) -> bool:
+    """Whether nothing of a class was changed: neither by a class derived from it, nor in its linear maps."""
+    unchanged = type(cell).step is cls.step and type(cell).inputs is cls.inputs
+    return unchanged and type(cell.input) is nn.Linear and type(cell.recurrent) is nn.Linear
+
+
+def no_bias(linear: nn.Linear) -> Tensor:
+    return torch.zeros(linear.out_features, dtype=linear.weight.dtype, device=linear.weight.device)

@@ -1,0 +1,130 @@
+"""The GRU in its two forms, and three cells of its kind that were found by search."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.nn.cells.cell import Cell, CellState, is_plainly, orthogonal
+from seqlab.nn.recording import note
+from seqlab.recipe import PartSettings
+
+
+class GRU(Cell):
+    """r, z = σ(W x + U h + b), n = tanh(W x + b + r ∘ (U h + c)), h' = z ∘ h + (1 − z) ∘ n
+
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate after the product, as in torch.nn.GRU and
+    cuDNN: z keeps the old state.
+    """
+
+    blocks = 3  # r z n, as in torch.nn.GRU
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.recurrent = orthogonal(nn.Linear(hidden, 3 * hidden))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        recurrent, gates = self.recurrent(h), 2 * self.hidden
+        r, z = torch.sigmoid(inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
+        note(reset=r, keep=z)
+        n = torch.tanh(inputs[..., gates:] + r * recurrent[..., gates:])
+        return (n + z * (h - n),)
+
+    def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        if not is_plainly(self, GRU):
+            return None
+        weights = [self.input.weight, self.recurrent.weight, self.input.bias, self.recurrent.bias]
+        outputs, h = torch.gru(x, state[0][None].contiguous(), weights, True, 1, 0.0, self.training, False, False)
+        return outputs, (h[0],)
+
+
+class ClassicGRU(Cell):
+    """r, z = σ(W x + U h + b), n = tanh(W x + U (r ∘ h) + b), h' = z ∘ h + (1 − z) ∘ n
+
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078: the reset gate before the product. `update: takes` is the other
+    sense in which the gate is printed, h' = (1 − z) ∘ h + z ∘ n.
+    """
+
+    class Settings(PartSettings):
+        update: Literal["keeps", "takes"] = "keeps"
+
+    blocks = 3  # r z n
+
+    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.takes = settings is not None and settings.update == "takes"
+        self.recurrent = orthogonal(nn.Linear(hidden, 2 * hidden, bias=False))
+        self.candidate = orthogonal(nn.Linear(hidden, hidden, bias=False))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        gates = 2 * self.hidden
+        r, z = torch.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
+        n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
+        keep = 1 - z if self.takes else z
+        note(reset=r, keep=keep)
+        return (n + keep * (h - n),)
+
+
+class MUT1(Cell):
+    """z = σ(W x + b), r = σ(W x + U h + b), h' = z ∘ tanh(U (r ∘ h) + tanh(x) + b) + (1 − z) ∘ h
+
+    Jozefowicz, Zaremba & Sutskever 2015, An Empirical Exploration of Recurrent Network Architectures. Where it uses x
+    bare, the widths have to agree: x is projected first.
+    """
+
+    blocks = 3  # z r and the projection of x
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.recurrent = orthogonal(nn.Linear(hidden, hidden, bias=False))
+        self.candidate = orthogonal(nn.Linear(hidden, hidden))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        z, r, x = inputs.chunk(3, dim=-1)
+        z, r = torch.sigmoid(z), torch.sigmoid(r + self.recurrent(h))
+        note(reset=r, take=z)
+        n = torch.tanh(self.candidate(r * h) + torch.tanh(x))
+        return (h + z * (n - h),)
+
+
+class MUT2(Cell):
+    """z = σ(W x + U h + b), r = σ(x + U h + b), h' = z ∘ tanh(U (r ∘ h) + W x + b) + (1 − z) ∘ h; see MUT1"""
+
+    blocks = 3  # z, the projection of x, and n
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.recurrent = orthogonal(nn.Linear(hidden, 2 * hidden, bias=False))
+        self.candidate = orthogonal(nn.Linear(hidden, hidden, bias=False))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        gates = 2 * self.hidden
+        z, r = torch.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
+        note(reset=r, take=z)
+        n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
+        return (h + z * (n - h),)
+
+
+class MUT3(Cell):
+    """z = σ(W x + U tanh(h) + b), r = σ(W x + U h + b), h' = z ∘ tanh(U (r ∘ h) + W x + b) + (1 − z) ∘ h; see MUT1"""
+
+    blocks = 3  # z r n
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.recurrent = orthogonal(nn.Linear(hidden, hidden, bias=False))
+        self.update, self.candidate = (orthogonal(nn.Linear(hidden, hidden, bias=False)) for _ in range(2))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        z, r, n = inputs.chunk(3, dim=-1)
+        z, r = torch.sigmoid(z + self.update(torch.tanh(h))), torch.sigmoid(r + self.recurrent(h))
+        note(reset=r, take=z)
+        n = torch.tanh(n + self.candidate(r * h))
+        return (h + z * (n - h),)

@@ -1,0 +1,128 @@
+"""The LSTM, the steps that lead to it, and its variants."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.nn.cells.cell import Cell, CellState, is_plainly, no_bias
+from seqlab.nn.recording import note
+from seqlab.recipe import PartSettings
+
+
+class Memory(Cell):
+    """c' = c + tanh(W x + b), h' = tanh(c'): ∂c'/∂c is the identity, nothing vanishes and nothing is forgotten."""
+
+    parts = ("h", "c")
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        del self.recurrent
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        _, c = state
+        c = c + torch.tanh(inputs)
+        return torch.tanh(c), c
+
+
+class RecurrentMemory(Cell):
+    """c' = c + tanh(W [x; h] + b), h' = tanh(c'): ∂c'/∂c is nearly the identity."""
+
+    parts = ("h", "c")
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        h, c = state
+        c = c + torch.tanh(inputs + self.recurrent(h))
+        return torch.tanh(c), c
+
+
+class GatedMemory(Cell):
+    """i, f = σ(W [x; h] + b), c' = f ∘ c + i ∘ tanh(W [x; h] + b), h' = tanh(c'): the LSTM without its output gate."""
+
+    parts = ("h", "c")
+    blocks = 3  # i f g
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.input.bias.data[hidden : 2 * hidden] = 1.0
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        h, c = state
+        i, f, g = (inputs + self.recurrent(h)).chunk(3, dim=-1)
+        i, f = torch.sigmoid(i), torch.sigmoid(f)
+        note(input=i, forget=f)
+        c = f * c + i * torch.tanh(g)
+        return torch.tanh(c), c
+
+
+class LSTM(Cell):
+    """i, f, o = σ(W x + U h + b), g = tanh(W x + U h + b), c' = f ∘ c + i ∘ g, h' = o ∘ tanh(c')
+
+    Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, whose bias starts at 1.
+    """
+
+    parts = ("h", "c")
+    blocks = 4  # i f g o, as in torch.nn.LSTM
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.input.bias.data[hidden : 2 * hidden] = 1.0
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        h, c = state
+        i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
+        i, f, o = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o)
+        note(input=i, forget=f, output=o)
+        c = f * c + i * torch.tanh(g)
+        return o * torch.tanh(c), c
+
+    def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
+        if not is_plainly(self, LSTM):
+            return None
+        h, c = (part[None].contiguous() for part in state)
+        weights = [self.input.weight, self.recurrent.weight, self.input.bias, no_bias(self.recurrent)]
+        outputs, h, c = torch.lstm(x, (h, c), weights, True, 1, 0.0, self.training, False, False)
+        return outputs, (h[0], c[0])
+
+
+class CoupledLSTM(Cell):
+    """The LSTM with f = 1 − i: as much is forgotten as is taken in.
+
+    Greff et al. 2015, https://arxiv.org/abs/1503.04069
+    """
+
+    parts = ("h", "c")
+    blocks = 3  # i g o
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.input.bias.data[:hidden] = -1.0  # f starts open, as in the LSTM
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        h, c = state
+        i, g, o = (inputs + self.recurrent(h)).chunk(3, dim=-1)
+        i, o = torch.sigmoid(i), torch.sigmoid(o)
+        note(input=i, output=o)
+        c = c + i * (torch.tanh(g) - c)
+        return o * torch.tanh(c), c
+
+
+class PeepholeLSTM(LSTM):
+    """The LSTM whose gates see the memory too: i, f = σ(… + p ∘ c), o = σ(… + p ∘ c')
+
+    Gers & Schmidhuber 2000, Recurrent nets that time and count.
+    """
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.peepholes = nn.ParameterDict({gate: nn.Parameter(torch.zeros(hidden)) for gate in ("i", "f", "o")})
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        h, c = state
+        p = self.peepholes
+        i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
+        i, f = torch.sigmoid(i + p["i"] * c), torch.sigmoid(f + p["f"] * c)
+        c = f * c + i * torch.tanh(g)
+        o = torch.sigmoid(o + p["o"] * c)
+        note(input=i, forget=f, output=o)
+        return o * torch.tanh(c), c

@@ -1,0 +1,90 @@
+"""Cells without gates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from seqlab.nn.cells.cell import Cell, CellState
+from seqlab.recipe import PartSettings
+
+
+class Elman(Cell):
+    """h' = g(V x + U h + c), with g = tanh unless another is named.
+
+    Elman 1990, Finding structure in time.
+    """
+
+    class Settings(PartSettings):
+        activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
+
+    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
+        super().__init__(width, hidden)
+        self.activation = getattr(torch, settings.activation if settings is not None else "tanh")
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        return (self.activation(inputs + self.recurrent(h)),)
+
+
+class IRNN(Cell):
+    """h' = max(0, V x + U h + c), where U starts as the identity: at first, what was seen is added up and kept.
+
+    Le, Jaitly & Hinton 2015, https://arxiv.org/abs/1504.00941
+    """
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        super().__init__(width, hidden)
+        nn.init.eye_(self.recurrent.weight)
+        nn.init.normal_(self.input.weight, std=0.001)
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        return (torch.relu(inputs + self.recurrent(h)),)
+
+
+class UnitaryRNN(Cell):
+    """h' = modReLU(U h + V x), with h complex, U unitary, and modReLU(z) = max(0, |z| + b) z / |z|
+
+    U keeps lengths, so that gradients neither vanish nor explode in it. The state is written as [real; imaginary], each
+    of width H / 2. U = exp(A − Aᴴ) is unitary for every A, so it stays so whatever the optimizer does.
+
+    Arjovsky, Shah & Bengio 2016, https://arxiv.org/abs/1511.06464, who multiply few-parameter factors instead; a whole
+    matrix as in Wisdom et al. 2016, https://arxiv.org/abs/1611.00035
+    """
+
+    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+        if hidden % 2:
+            raise ValueError(f"the state of a unitary net is complex: its width has to be even, not {hidden}")
+        super().__init__(width, hidden)
+        parametrize.register_parametrization(self.recurrent, "weight", Unitary(hidden // 2))
+        self.bias = nn.Parameter(torch.zeros(hidden // 2))
+
+    def step(self, inputs: Tensor, state: CellState) -> CellState:
+        (h,) = state
+        real, imaginary = (inputs + self.recurrent(h)).chunk(2, dim=-1)
+        length = torch.sqrt(real * real + imaginary * imaginary + 1e-8)
+        scale = torch.relu(length + self.bias) / length
+        return (torch.cat([scale * real, scale * imaginary], dim=-1),)
+
+
+class Unitary(nn.Module):
+    """A complex n × n matrix A, as its two parts (2, n, n) → exp(A − Aᴴ), as the real matrix [[R, −I], [I, R]]"""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, parts: Tensor) -> Tensor:
+        a = torch.complex(parts[0], parts[1])
+        u: Tensor = torch.linalg.matrix_exp(a - a.mH)
+        return torch.cat([torch.cat([u.real, -u.imag], 1), torch.cat([u.imag, u.real], 1)])
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        """A start: rotations by random angles, each number of the state by its own, and a little of all others."""
+        parts = torch.randn(2, self.width, self.width) * 0.1 / self.width**0.5
+        parts[1].diagonal().uniform_(-torch.pi / 2, torch.pi / 2)
+        return parts.to(weight)  # type: ignore[no-any-return]
