@@ -129,7 +129,7 @@ def _unknown(one: Result) -> float:
 
 
 def _result(name: str, seed: int, run: Run) -> Result:
-    seconds = sum(entry["seconds"] for entry in run.timing)
+    seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
     metrics = run.evaluate()
     return Result(
@@ -149,7 +149,7 @@ def curve(folder: Path) -> list[dict[str, float]]:
     clock: dict[int, float] = {}
     total = 0.0
     for entry in read_log(folder / "timing.jsonl"):
-        total += entry["seconds"]
+        total += entry.get("seconds", 0.0)
         clock[entry["step"]] = total
     points = []
     for entry in read_log(folder / "log.jsonl"):

@@ -123,10 +123,11 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *last: Tensor) -> Any:
         if torch.is_grad_enabled():
-            raise RuntimeError("gradients of gradients do not pass a fused recurrence; use Recurrent(..., fused=False)")
+            raise RuntimeError("gradients of gradients do not pass a fused recurrence; use Recurrent(..., fuse=False)")
         program: Program = ctx.program
-        count = len(ctx.saved_tensors) - len(program.saved)
-        steps, slots, rows, vectors, matrices = _grouped(ctx.saved_tensors[:count], ctx.counts)
+        tensors = ctx.saved_tensors  # once: they may have to be computed again
+        count = len(tensors) - len(program.saved)
+        steps, slots, rows, vectors, matrices = _grouped(tensors[:count], ctx.counts)
         own, length, batch = program.backward, ctx.length, slots[0].shape[1]
         given = {"step": steps, "state": slots, "row": rows, "vector": vectors}
         memory = {own.loaded[program.sequence].number: gradient.contiguous()}
@@ -139,7 +140,7 @@ class _Loop(torch.autograd.Function):
         for node, slot in zip(program.outputs, slots, strict=True):
             if node in program.kept:
                 memory[own.loaded[node].number] = slot
-        for node, saved in zip(program.saved, ctx.saved_tensors[count:], strict=True):
+        for node, saved in zip(program.saved, tensors[count:], strict=True):
             memory[own.loaded[node].number] = saved
         call = _Memory(own, memory, length, batch, gradient)
         _call(ctx.code.backward, program, own, call, matrices, ctx.reverse)
