@@ -2,6 +2,7 @@
 
 python benchmarks/words.py train ptb lstm --seed 1 --epochs 8 --out runs/words
 python benchmarks/words.py table --out runs/words
+python benchmarks/words.py speed ptb
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
+import time
 from pathlib import Path
 
 import torch
 
 import seqlab
+from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
+from seqlab.training.distributed import ALONE
+from seqlab.training.trainer import Silence
 
 HERE = Path(__file__).parent
 SHARED = HERE.parent / "../shared/data"
@@ -22,46 +28,60 @@ FILES = {
     "ptb": {"train": "ptb/ptb.train.txt", "valid": "ptb/ptb.valid.txt", "test": "ptb/ptb.test.txt"},
     "wikitext2": {"train": "wikitext2/wiki.train.tokens", "valid": "wikitext2/wiki.valid.tokens"},
 }
+TOKENS = {"ptb": 929_589, "wikitext2": 2_088_628}
 MODELS = ["mlp", "rnn", "lstm", "gru", "conv", "gpt"]
 
 
-def train(data: str, model: str, seed: int, epochs: float, out: Path, overrides: list[str]) -> None:
-    """Train one model on one thread, for a number of epochs and not of seconds, so that it can be repeated."""
-    torch.set_num_threads(1)
+def recipe_of(data: str, model: str, seed: int, epochs: float, overrides: list[str]) -> Recipe:
+    """A number of epochs and not of seconds, so that it can be repeated."""
     files = {part: str((SHARED / name).resolve()) for part, name in FILES[data].items()}
-    folder = out / f"{data}-{model}-{seed}"
     recipe = Recipe.load("lm/ngram" if model == "ngram" else HERE / "words" / f"{model}.yaml")
-    words = {"kind": "word", "vocab_size": None, "split": "whitespace"}
     changes = {
         "data": {"train": files["train"], "valid": files["valid"], "documents": "line"},
-        "tokenizer": words,
+        "tokenizer": {"kind": "word", "vocab_size": None, "split": "whitespace"},
         "training.seed": seed,
         "decoding.tokens": 20,
     }
     recipe = recipe.changed(changes).changed(overrides)
-    if model != "ngram":
-        tokens = {"ptb": 929_589, "wikitext2": 2_088_628}[data]
-        an_epoch = tokens / (recipe.training.batch_size * recipe.task.window)
-        recipe = recipe.changed(
-            {"training.steps": round(epochs * an_epoch), "training.evaluate_every": round(an_epoch)}
-        )
-    run = seqlab.train(recipe, out=folder, resume=True)
-    entries = map(json.loads, (folder / "timing.jsonl").read_text().splitlines())
-    speeds = [entry["tokens_per_second"] for entry in entries if "tokens_per_second" in entry]
-    result = {
-        "data": data,
-        "model": model,
-        "seed": seed,
-        "epochs": epochs,
-        "weights": sum(p.numel() for p in run.objective.parameters()),
-        "table": sum(b.numel() for b in run.objective.buffers()),
-        "tokens_per_second": statistics.median(speeds),
-        "valid": run.evaluate()["perplexity"],
-    }
-    if "test" in files:
-        result["test"] = run.evaluate(files["test"])["perplexity"]
+    if model == "ngram":
+        return recipe
+    an_epoch = TOKENS[data] / (recipe.training.batch_size * recipe.task.window)
+    return recipe.changed({"training.steps": round(epochs * an_epoch), "training.evaluate_every": round(an_epoch)})
+
+
+def train(data: str, model: str, seed: int, epochs: float, out: Path, overrides: list[str]) -> None:
+    """Train one model on one thread."""
+    torch.set_num_threads(1)
+    folder = out / f"{data}-{model}-{seed}"
+    run = seqlab.train(recipe_of(data, model, seed, epochs, overrides), out=folder, resume=True)
+    result = {"data": data, "model": model, "seed": seed, "epochs": epochs, "weights": run.parameters}
+    result["valid"] = run.evaluate()["perplexity"]
+    if "test" in FILES[data]:
+        result["test"] = run.evaluate(str((SHARED / FILES[data]["test"]).resolve()))["perplexity"]
     (folder / "result.json").write_text(json.dumps(result) + "\n")
     print(json.dumps(result))
+
+
+def speed(data: str, repeat: int, overrides: list[str]) -> None:
+    """Training tokens/s of each neural model on one thread: all take turns of a few steps, the fastest turn counts."""
+    torch.set_num_threads(1)
+    print(f"| model, on {data} | training tokens/s |\n|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        steppers = {}
+        for model in MODELS:
+            recipe = recipe_of(data, model, 0, 100, overrides)
+            trainer = prepare(recipe, torch.device("cpu"), Silence()).trainer(recipe, Path(folder), Silence(), ALONE)
+            trainer.objective.train()
+            steppers[model] = (trainer, trainer.order.walk(), recipe.training.batch_size * recipe.task.window)
+        best = dict.fromkeys(MODELS, 0.0)
+        for _ in range(repeat + 1):
+            for model, (trainer, batches, tokens) in steppers.items():
+                start = time.perf_counter()
+                for _ in range(5):
+                    trainer.learn(*next(batches))
+                best[model] = max(best[model], 5 * tokens / (time.perf_counter() - start))
+    for model, value in best.items():
+        print(f"| {model} | {value:,.0f} |")
 
 
 def table(out: Path) -> None:
@@ -73,7 +93,7 @@ def table(out: Path) -> None:
         for model in ["ngram", *MODELS]:
             own = [r for r in results if (r["data"], r["model"]) == (data, model)]
             if own:
-                size = f"{own[0]['weights'] or own[0]['table']:,}"
+                size = f"{own[0]['weights'] or own[0].get('table', 0):,}"
                 figures = [_spread([r[part] for r in own if part in r]) for part in ("valid", "test")]
                 print(f"| {data} | {model} | {size} | {own[0]['epochs']:g} | {len(own)} | {' | '.join(figures)} |")
 
@@ -94,11 +114,17 @@ def main() -> None:
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--epochs", type=float, default=8)
     one.add_argument("overrides", nargs="*")
+    fast = commands.add_parser("speed")
+    fast.add_argument("data", choices=FILES)
+    fast.add_argument("--repeat", type=int, default=10)
+    fast.add_argument("overrides", nargs="*")
     for command in (one, commands.add_parser("table")):
         command.add_argument("--out", type=Path, default=Path("runs/words"))
     args = parser.parse_args()
     if args.command == "table":
         table(args.out)
+    elif args.command == "speed":
+        speed(args.data, args.repeat, args.overrides)
     else:
         train(args.data, args.model, args.seed, args.epochs, args.out, args.overrides)
 
