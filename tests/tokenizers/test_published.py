@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 import seqlab
@@ -150,6 +151,11 @@ def test_in_a_recipe(kind, gpt2, bert, tmp_path):
     assert run.tokenizer.end_id == {"bpe": 50256, "wordpiece": 4}[kind]
     assert run.evaluate()["loss"] > 0
     assert isinstance(run.generate("Ein", tokens=3)[0], str)
+    ids = run.tokenizer.encode("Ein Mann und eine Frau.").ids
+    with torch.no_grad():
+        output = run.model(torch.tensor([[run.tokenizer.end_id, *ids[:-1]]]))
+        expected = -run.model.losses(output.states[0], torch.tensor(ids)).sum().item()
+    assert run.score(["Ein Mann und eine Frau."])[0].log_probability == pytest.approx(expected, abs=1e-3)
 
 
 def test_bad_folders(tmp_path):
