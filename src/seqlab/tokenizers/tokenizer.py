@@ -63,7 +63,10 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, texts: Iterable[str], settings: Any) -> Self:
-        """Learn a vocabulary from texts, which are read once and need not fit into memory."""
+        """Learn a vocabulary from texts, which are read once.
+
+        They need not fit into memory, except for `unigram` and `sentencepiece`, whose library holds all of them.
+        """
 
     @property
     @abstractmethod
