@@ -8,7 +8,7 @@ import os
 import torch
 
 from seqlab import registry
-from seqlab.errors import RecipeError, RunError
+from seqlab.errors import RecipeError, RunError, memory_for
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe
 from seqlab.tasks.task import Task
@@ -31,14 +31,11 @@ def _build(recipe: Recipe, task: Task) -> Objective:
             f"{', '.join(sorted(task.sizes))}",
             hint="choose another model.kind",
         )
-    try:
+    with memory_for("the model", hint="make it smaller, for instance model.width"):
         body = model(recipe.model, **{name: size for name, size in task.sizes.items() if name in asked})
-    except (RuntimeError, MemoryError) as error:
-        if "memory" not in str(error) and "overflow" not in str(error):
-            raise
-        raise RecipeError("the model does not fit into memory", where="model", hint="make it smaller") from None
-    task.check(body)
-    objective: Objective = registry.find("objective", recipe.objective.kind)(recipe.objective, body, task.head(body))
+        task.check(body)
+        build_objective = registry.find("objective", recipe.objective.kind)
+        objective: Objective = build_objective(recipe.objective, body, task.head(body))
     return objective
 
 

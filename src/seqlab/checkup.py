@@ -13,7 +13,7 @@ import torch
 
 from seqlab.build import choose_device
 from seqlab.data.order import Cursor, Indices
-from seqlab.preparation import Prepared, prepare
+from seqlab.preparation import Prepared, memory_for_steps, prepare
 from seqlab.recipe import Recipe, seconds
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
@@ -38,7 +38,7 @@ def check(recipe: Recipe) -> list[Finding]:
     findings = [_data(prepared)]
     if prepared.counts:
         return [*findings, Finding("training", "counts", "this model counts and has no steps")]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, memory_for_steps():
         constant = {"training.steps": 10_000_000, "training.schedule": "constant"}
         trial_recipe = prepared.recipe.changed(constant)
         objective = copy.deepcopy(prepared.objective)

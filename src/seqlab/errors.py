@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class SeqlabError(Exception):
@@ -25,6 +26,25 @@ class DataError(SeqlabError):
 
 class RunError(SeqlabError):
     """A run folder that is not one, is damaged, or does not fit what is asked of it."""
+
+
+class MemoryFull(RunError):
+    """More memory was asked for than there is."""
+
+
+COMPLAINTS = ("out of memory", "allocate memory", "not enough memory", "calculation overflowed", "Overflow when unpack")
+"""What torch says, in errors of no type of their own, when a tensor is too large for a device or for any."""
+
+
+@contextmanager
+def memory_for(what: str, hint: str) -> Iterator[None]:
+    """What an allocator complains of, Python's or torch's, said as: `what` does not fit into memory."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, TypeError) as error:
+        if not isinstance(error, MemoryError) and not any(complaint in str(error) for complaint in COMPLAINTS):
+            raise
+        raise MemoryFull(f"{what} does not fit into memory", hint=hint) from None
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

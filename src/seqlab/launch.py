@@ -6,7 +6,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import yaml
 import seqlab
 from seqlab.build import choose_device
 from seqlab.data.readers import fingerprint
-from seqlab.errors import RunError
-from seqlab.preparation import prepare
+from seqlab.errors import MemoryFull, RunError
+from seqlab.preparation import memory_for_steps, prepare
 from seqlab.recipe import Recipe, flatten
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.tasks.task import Task
@@ -56,11 +57,12 @@ def train(
         prepared = prepare(recipe, device, watcher, load_from=folder if existing is not None else None)
         if existing is None:
             recipe = filled(prepared.budgeted(ranks, watcher), ranks, remembered)
-        fitting = prepared.fitting(recipe, folder, watcher, ranks)
-        if existing is None and ranks.first:
-            create_run(folder, recipe, prepared.task)
-        ranks.wait()
-        fitting.run()
+        with memory_for_steps():
+            fitting = prepared.fitting(recipe, folder, watcher, ranks)
+        opened = _begun(folder, recipe, prepared.task) if existing is None and ranks.first else nullcontext()
+        with opened, memory_for_steps():
+            ranks.wait()
+            fitting.run()
         ranks.wait()
     finally:
         ranks.leave()
@@ -125,6 +127,21 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         what = f"cannot write here ({error.strerror})"
         raise RunError(what, where=str(folder), hint="choose another --out, or make room") from None
+
+
+@contextmanager
+def _begun(folder: Path, recipe: Recipe, task: Task) -> Iterator[None]:
+    """A new run folder. Of a training that ran out of memory before it had saved anything, nothing is left."""
+    fresh = not folder.exists()
+    create_run(folder, recipe, task)
+    try:
+        yield
+    except MemoryFull:
+        if not Checkpoints(folder).steps():
+            shutil.rmtree(folder, ignore_errors=True)
+            if not fresh:
+                folder.mkdir(exist_ok=True)
+        raise
 
 
 def write_run(run: Run, log: dict[str, Any] | None = None, best: float | None = None) -> None:

@@ -6,6 +6,7 @@ import copy
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -18,7 +19,7 @@ from seqlab.data.batches import Split
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
-from seqlab.errors import RecipeError
+from seqlab.errors import RecipeError, memory_for
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, seconds
@@ -75,7 +76,8 @@ class Prepared:
         if training.budget is None:
             raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
         watcher.said(f"measuring how many steps fit into {training.budget}")
-        steps, pauses = self._measure(seconds(training.budget), ranks)
+        with memory_for_steps():
+            steps, pauses = self._measure(seconds(training.budget), ranks)
         return _with_steps(self.recipe, steps, training.evaluate_every or -(-steps // pauses))
 
     def _measure(self, budget: float, ranks: Ranks) -> tuple[int, int]:
@@ -143,13 +145,20 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
         task = restored_task(load_from, recipe)
-    objective = build(recipe, task).to(device)
+    objective = build(recipe, task)
+    with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
+        objective = objective.to(device)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
         what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
         raise RecipeError(what, where="model.kind", hint=hint)
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
     return Prepared(recipe, task, objective, train_split, valid_split)
+
+
+def memory_for_steps() -> AbstractContextManager[None]:
+    """Around whatever trains: where a batch does not fit, one line says so."""
+    return memory_for("training", hint="make the model, task.window or training.batch_size smaller")
 
 
 def _with_steps(recipe: Recipe, steps: int, evaluate_every: int | None = None) -> Recipe:

@@ -219,6 +219,12 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def part_settings(family: str, section: Tree) -> PartSettings:
+    """The settings of one part without a recipe around it, such as a tokenizer that is learnt by itself."""
+    settings: type[PartSettings] = settings_of(family, str(section.data["kind"]), section.place("kind"))
+    return _build(settings, section.data, section)
+
+
 # ------------------------------------------------------------------- validating
 
 S = TypeVar("S", bound=Settings)

@@ -164,9 +164,10 @@ class Run:
 
     def score(self, texts: Sequence[str]) -> list[Score]:
         """The log-probability of each text, and its end where documents are lines."""
-        end = [self.tokenizer.end_id] if self.recipe.data.documents == "line" else []
-        sequences = [ids + end for ids in self.tokenizer.encode_batch(list(texts))]
-        return score(self.decoder, sequences, getattr(self.recipe.task, "window", None))
+        end = self.tokenizer.end_id
+        closing = [end] if self.recipe.data.documents == "line" else []
+        sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
+        return score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""

@@ -8,8 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from seqlab import registry, run
+from seqlab.training.trainer import Trainer
 
 RECIPE = """\
 name: mine
@@ -86,6 +88,7 @@ def listing(folder: Path) -> dict[str, int]:
 TRAIN = ["train", "lm/gpt", "data.train={text}", "tokenizer.kind=character", "model.width=16", "model.depth=1"]
 SMALL = [*TRAIN, "model.context=32", "task.window=32", "training.steps=2"]
 LSTM = ["train", "lm/lstm", "data.train={text}", "tokenizer.kind=character", "model.width=16", "training.steps=2"]
+CONV = ["train", "lm/conv", "data.train={text}", "tokenizer.kind=character", "model.width=8", "training.steps=2"]
 OUT = ["--out", "out"]
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
@@ -131,6 +134,18 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "long prompt for samples": ([*SMALL, "decoding.prompt=" + "a" * 40, *OUT], ["decoding.prompt", "41", "32"]),
     "broken prompt": ([*SMALL, "decoding.prompt=\udce9", *OUT], ["surrogate U+DCE9"]),
     "model too large": ([*SMALL, "model.width=100000000000000", *OUT], ["memory", "smaller"]),
+    "model too large for a number": ([*SMALL, "model.width=4000000000000000000", *OUT], ["memory", "smaller"]),
+    "too many layers": ([*SMALL, "model.depth=1001", *OUT], ["model.depth=1001", "less than or equal to 1000"]),
+    "convolution looks too far": ([*CONV, "model.growth=60000", *OUT], ["growth", "120,002 positions", "65,536"]),
+    "deep convolution": ([*CONV, "model.depth=17", *OUT], ["model.depth=17", "16 of 17 layers", "131,070"]),
+    "more samples than tokens": (
+        [*LSTM, "model.output=sampled", "model.output.samples=1000000000000", *OUT],
+        ["model.output.samples", "1000000000000 samples", "fewer"],
+    ),
+    "adaptive softmax of no width": (
+        [*LSTM, "model.width=8", "model.output={kind: adaptive, cutoffs: [5, 9, 14]}", *OUT],
+        ["model.output.shrink", "width of 8", "fewer cutoffs"],
+    ),
     "seed too large": ([*SMALL, "training.seed=99999999999999999999", *OUT], ["'training.seed' is too large"]),
     # where a run may go
     "out is a file": ([*SMALL, "--out", "{text}"], ["text.txt: is a file", "--out"]),
@@ -252,6 +267,32 @@ def test_through_the_console_script(script, here, runs):
         assert err.count("\n") == 1
         assert part in err
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", ["training.steps=2", "training.budget=5s"])
+@pytest.mark.parametrize("made", [False, True], ids=["new folder", "empty folder"])
+def test_a_first_step_that_finds_no_memory_leaves_nothing(seqlab, here, text, length, made, monkeypatch):
+    monkeypatch.setattr(Trainer, "learn", lambda self, cursor, indices: torch.empty(1 << 50))
+    if made:
+        (here / "out").mkdir()
+    said = seqlab(*filled(LSTM, text=text), length, "--out", "out")
+    assert said.code == 2
+    assert "memory" in said.errors[0]
+    assert "training.batch_size" in said.errors[0]
+    assert list(here.rglob("*")) == [here / "out"] * made
+
+
+def test_what_was_saved_before_the_memory_was_full_stays(seqlab, here, text, monkeypatch):
+    learn = Trainer.learn
+
+    def fill(self, cursor, indices):
+        return learn(self, cursor, indices) if self.progress.step < 1 else torch.empty(1 << 50)
+
+    monkeypatch.setattr(Trainer, "learn", fill)
+    command = [*filled(LSTM, text=text), "training.checkpoint_every=1", "--out", "out"]
+    assert "memory" in seqlab(*command).errors[0]
+    monkeypatch.setattr(Trainer, "learn", learn)
+    assert seqlab(*command, "--resume").code == 0
 
 
 # ------------------------------------------------------------ odd, but not wrong

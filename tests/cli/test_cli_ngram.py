@@ -59,6 +59,17 @@ def test_pruning_is_shown(seqlab, commands, here):
     assert "pruned [0, 0, 1]" in seqlab("ngram", "show", "pruned").out
 
 
+@pytest.mark.parametrize("kind", ["unigram", "sentencepiece"])
+def test_bytes_and_pieces_have_different_words(seqlab, here, text, kind):
+    """The byte `<0x61>` and the piece a are two tokens."""
+    changes = [f"data.train={text}", f"tokenizer.kind={kind}", "tokenizer.vocab_size=300", "model.order=2"]
+    assert seqlab("train", "lm/ngram", *changes, "--out", "out").code == 0
+    said = seqlab("ngram", "export", "out", "model.arpa")
+    assert said.code == 0, said.err
+    words = [line.split("\t")[1] for line in (here / "model.arpa").read_text().splitlines() if line.count("\t")]
+    assert {"a", "<0x61>"} <= set(words)
+
+
 @pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
 def test_out_and_in_again(seqlab, runs, here, name, text):
     """The same words get the same scores: what is written has nine digits."""

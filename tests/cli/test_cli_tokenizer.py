@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from seqlab.cli.tokenizer import tokenizer
-from seqlab.errors import DataError, RecipeError, RunError
+from seqlab.errors import DataError, RecipeError, RunError, SeqlabError
 
 TEXT = "the cat sat on the mat [bold] and the cat sat\n" * 20
 
@@ -82,6 +82,54 @@ def test_show_words_of_a_recipe(tmp_path, text_file):
     rows = json.loads(run("show", "word", "--recipe", recipe, "--json"))
     assert list(rows[0]["words"]) == ["untokenizable"]
     assert rows[0]["tokens"] < 100
+
+
+def test_settings_of_a_kind(text_file, tmp_path):
+    text_file.write_text("The cat THE Cat " * 20, encoding="utf-8")
+    said = run("train", "wordpiece", text_file, "lowercase=true", "min_frequency=1000", "--out", tmp_path / "lower")
+    assert said.startswith(f"{tmp_path / 'lower'}: wordpiece, ")
+    tokens = json.loads((tmp_path / "lower" / "tokenizer.json").read_text(encoding="utf-8"))["tokens"]
+    assert not any(token.removeprefix("##") in ("T", "C", "the") for token in tokens)
+    run("train", "bpe", "vocab_size=260", text_file, "--out", tmp_path / "bpe")
+    assert json.loads(run("show", tmp_path / "bpe", "--json"))[0]["vocab_size"] == 260
+
+
+def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path):
+    (tmp_path / "a=b.txt").write_text(TEXT, encoding="utf-8")
+    assert "word, 11 tokens" in run("train", "word", tmp_path / "a=b.txt", "--out", tmp_path / "word")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["wordpiece", "{text}", "lowercas=true"], "lowercas=true: unknown key 'lowercas'; did you mean 'lowercase'"),
+        (["wordpiece", "{text}", "lowercase=maybe"], "command line, lowercase=maybe: 'lowercase' is 'maybe'"),
+        (["byte", "{text}", "vocab_size=100"], "unknown key 'vocab_size'"),
+        (["byte", "{text}", "--vocab-size", "100"], "--vocab-size 100: the vocabulary of 'byte' has a size of its own"),
+        (["bpe", "{text}", "--vocab-size", "5"], "--vocab-size 5: 'vocab_size' is 5: should be greater than or equal"),
+        (["bpe", "{text}", "kind=nonsense"], "'nonsense'"),
+        (["bpe", "{text}", "--out", "{text}"], "text.txt: is a file, not a folder; choose another folder for --out"),
+        (["bpe", "{text}", "--out", "{text}/x/y"], "text.txt: is a file, not a folder; choose another folder"),
+    ],
+)
+def test_bad_settings(arguments, said, text_file, tmp_path):
+    filled = [one.replace("{text}", str(text_file)) for one in arguments]
+    with pytest.raises(SeqlabError) as caught:
+        run("train", *filled, *([] if "--out" in filled else ["--out", tmp_path / "x"]))
+    assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == [text_file]
+
+
+def test_settings_alone_are_nothing_to_learn_from(tmp_path):
+    result = CliRunner().invoke(tokenizer, ["train", "bpe", "vocab_size=300", "--out", str(tmp_path / "x")])
+    assert "give a FILE" in result.output
+
+
+def test_sizes_of_kinds_learnt_on_the_spot():
+    with pytest.raises(RecipeError, match="byte:100: the vocabulary of 'byte' has a size of its own"):
+        run("show", "byte:100")
+    with pytest.raises(RecipeError, match="bpe:5: 'vocab_size' is 5"):
+        run("show", "bpe:5")
 
 
 def test_errors(trained, text_file, tmp_path):

@@ -72,6 +72,7 @@ def _elman(activation: str):
 
 UNTIED = {"kind": "softmax", "tied": False}
 ADAPTIVE = {"kind": "adaptive", "cutoffs": [5, 12], "shrink": 2}
+SAMPLED = {"kind": "sampled", "samples": 8}
 
 BUILDERS = {
     "ngram-counts": lambda: _ngram("counts", order=2),
@@ -87,7 +88,7 @@ BUILDERS = {
     "lstm-depth-2": lambda: _recurrent("lstm", depth=2),
     "lstm-adaptive": lambda: _recurrent("lstm", output=ADAPTIVE),
     "gru": lambda: _recurrent("gru"),
-    "gru-sampled": lambda: _recurrent("gru", depth=2, output="sampled"),
+    "gru-sampled": lambda: _recurrent("gru", depth=2, output=SAMPLED),
     "elman-tanh": lambda: _recurrent(_elman("tanh")),
     "elman-relu": lambda: _recurrent(_elman("relu"), loudness=0.9),  # above 1 its states grow without end
     "elman-sigmoid": lambda: _recurrent(_elman("sigmoid"), depth=2, output=UNTIED),

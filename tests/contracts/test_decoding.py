@@ -101,9 +101,19 @@ def test_no_shape_makes_neighbours_matter(name):
 @pytest.mark.parametrize("name", BUILDERS)
 def test_scores_do_not_depend_on_neighbours(name):
     model = packed(shipped(name))
-    alone = [score(model, [prompt])[0] for prompt in PROMPTS]
-    assert score(model, PROMPTS) == alone
-    assert score(model, PROMPTS[::-1]) == alone[::-1]
+    alone = [score(model, [prompt], end=0)[0] for prompt in PROMPTS]
+    assert score(model, PROMPTS, end=0) == alone
+    assert score(model, PROMPTS[::-1], end=0) == alone[::-1]
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_a_score_begins_after_the_end_of_the_vocabulary_at_hand(name):
+    model, text = shipped(name), PROMPTS[5]
+    for end in (0, 7):
+        with torch.no_grad():
+            output = model(torch.tensor([[end, *text[:-1]]]))
+            expected = -model.losses(output.states[0], torch.tensor(text)).sum().item()
+        assert score(model, [text], end)[0].log_probability == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -111,7 +121,7 @@ def test_packed_equals_unpacked(name):
     plain = shipped(name)
     model = packed(plain)
     assert list(plain.state_dict()) == list(shipped(name).state_dict())
-    for a, b in zip(score(plain, PROMPTS), score(model, PROMPTS), strict=True):
+    for a, b in zip(score(plain, PROMPTS, end=0), score(model, PROMPTS, end=0), strict=True):
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-5 * max(1, a.tokens))
     for prompt in PROMPTS[:8]:
         one, other = texts(plain, [prompt])[0], texts(model, [prompt])[0]

@@ -199,7 +199,7 @@ def scored(split, batch_size):
 @given(st.integers(1, 120), st.integers(1, 40), st.data())
 def test_windows_score_every_token_exactly_once(length, window, data):
     stride = data.draw(st.integers(1, window))
-    split = ScoredWindows(numbered(length), window, stride)
+    split = ScoredWindows(numbered(length), window, stride, end=0)
     assert sorted(scored(split, data.draw(st.integers(1, 9)))) == list(range(1, length + 1))
 
 
@@ -208,7 +208,7 @@ def test_windows_score_every_token_exactly_once(length, window, data):
 def test_windows_give_every_token_as_much_context_as_they_promise(length, window, data):
     """Beyond the first window, at least window − stride tokens are seen before each token that is scored."""
     stride = data.draw(st.integers(1, window))
-    split = ScoredWindows(numbered(length), window, stride)
+    split = ScoredWindows(numbered(length), window, stride, end=0)
     for _, indices in split.order(1, seed=0).once():
         batch = split.batch(indices, KEY)
         counted = batch.get("scored", torch.ones_like(batch["targets"], dtype=torch.bool))
@@ -219,13 +219,13 @@ def test_windows_give_every_token_as_much_context_as_they_promise(length, window
 @small
 @given(st.integers(1, 150), st.integers(1, 30), st.data())
 def test_lanes_score_every_token_exactly_once(length, window, data):
-    split = ScoredLanes(numbered(length), window, data.draw(st.integers(1, min(length, 8))))
+    split = ScoredLanes(numbered(length), window, data.draw(st.integers(1, min(length, 8))), end=0)
     assert sorted(scored(split, data.draw(st.integers(1, 9)))) == list(range(1, length + 1))
 
 
 def test_the_worked_example_of_windows():
     """A window of 5 gives inputs t1 … t4 and labels t2 … t5; the last window may be shorter."""
-    split = ScoredWindows(numbered(12), 5, 5)
+    split = ScoredWindows(numbered(12), 5, 5, end=0)
     batch = split.batch(np.array([0]), KEY)
     assert batch["tokens"][0].tolist() == [0, 1, 2, 3, 4]  # before the first token of all stands <end>
     assert batch["targets"][0, 1:].tolist() == [2, 3, 4, 5]
@@ -314,7 +314,7 @@ def test_parts_of_a_batch():
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 8])
 def test_lanes_that_ended_still_have_a_position(length, batch_size):
     """Lanes differ by one token; a batch of those that have ended is not empty, and counts nothing."""
-    split = ScoredLanes(np.arange(length) % 7, 64, 8)
+    split = ScoredLanes(np.arange(length) % 7, 64, 8, end=0)
     counted = 0
     for _, indices in split.order(batch_size, 0).once():
         batch = split.batch(indices, Key(0, 0))

@@ -1,5 +1,7 @@
 """Output layers: sampled and adaptive softmax against the whole softmax."""
 
+from decimal import Decimal, localcontext
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -14,8 +16,9 @@ VOCAB, WIDTH = 50, 16
 def sampled(samples, tied=True, vocab_size=VOCAB):
     torch.manual_seed(0)
     embedding = TokenEmbedding(vocab_size, WIDTH)
-    settings = SampledSoftmax.Settings(kind="sampled", samples=samples, tied=tied)
+    settings = SampledSoftmax.Settings(kind="sampled", samples=min(samples, vocab_size), tied=tied)
     layer = SampledSoftmax(settings, WIDTH, vocab_size, embedding)
+    layer.samples = samples  # a recipe may ask for as many as there are tokens; limits need more
     layer.bias.data.normal_()
     return layer, embedding
 
@@ -49,6 +52,18 @@ def test_samples_follow_the_stated_distribution():
     torch.testing.assert_close(drawn, chance, atol=0.003, rtol=0)
 
 
+def test_chances_are_exact_in_a_large_vocabulary():
+    """Against 40 digits, down to the last ids: in float32 (k+2)/(k+1) has one or two digits left there."""
+    size = 5_000_000
+    layer = SampledSoftmax(SampledSoftmax.Settings(kind="sampled", tied=False), 1, size, None)
+    ids = [0, 1, 2, 1000, 123_456, size - 3, size - 2, size - 1]
+    with localcontext() as context:
+        context.prec = 40
+        exact = [float((Decimal(k + 2) / (k + 1)).ln() / Decimal(size + 1).ln()) for k in ids]
+    assert layer._chance(torch.tensor(ids)).tolist() == pytest.approx(exact, rel=3e-7)
+    assert layer._chance(torch.arange(size)).double().sum().item() == pytest.approx(1, abs=1e-6)
+
+
 def test_only_the_sampled_rows_have_gradients():
     layer, embedding = sampled(3, vocab_size=1000)
     layer.train().losses(torch.randn(2, WIDTH), torch.tensor([7, 500]), embedding).sum().backward()
@@ -71,10 +86,14 @@ def test_adaptive_probabilities_sum_to_one_and_rare_words_have_narrow_vectors():
     [
         ({"kind": "softmax"}, WIDTH + 1, "as wide as the embeddings"),
         ({"kind": "adaptive", "cutoffs": [900]}, WIDTH, "inside a vocabulary of 50"),
+        ({"kind": "adaptive", "cutoffs": [9, 20, 30], "shrink": 4}, 8, r"shrink: 3 clusters, .* no width of 8"),
+        ({"kind": "sampled", "samples": 51}, WIDTH, r"samples: 51 samples are more than a vocabulary of 50"),
+        ({"kind": "sampled", "samples": 10**12}, WIDTH, "use fewer"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, width, message):
-    made = {"softmax": Softmax, "adaptive": AdaptiveSoftmax}[settings["kind"]].Settings(**settings)
+    layers = {"softmax": Softmax, "sampled": SampledSoftmax, "adaptive": AdaptiveSoftmax}
+    made = layers[settings["kind"]].Settings(**settings)
     with pytest.raises(RecipeError, match=message):
         output_layer(made, width, VOCAB, TokenEmbedding(VOCAB, WIDTH))
 

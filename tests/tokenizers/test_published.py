@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 import seqlab
 from seqlab.errors import DataError, RunError, SeqlabError
 from seqlab.tokenizers import load_tokenizer
-from seqlab.tokenizers.bpe import ByteBPETokenizer
+from seqlab.tokenizers.bpe import BYTE_OF_SIGN, ByteBPETokenizer
 from seqlab.tokenizers.published import load_published
 from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
 from seqlab.tokenizers.wordpiece import WordPieceTokenizer
@@ -103,7 +104,7 @@ def test_other_parts_are_refused(gpt2, tmp_path):
         vocab=str(gpt2 / "encoder.json"), merges=str(gpt2 / "vocab.bpe"), add_prefix_space=True
     )
     theirs.save_pretrained(tmp_path)
-    with pytest.raises(DataError, match=r"tokenizer\.json: a tokenizer of another kind \(BPE, ByteLevel\)"):
+    with pytest.raises(DataError, match=r"tokenizer\.json: 'add_prefix_space' is True"):
         load_tokenizer(tmp_path)
 
 
@@ -150,6 +151,11 @@ def test_in_a_recipe(kind, gpt2, bert, tmp_path):
     assert run.tokenizer.end_id == {"bpe": 50256, "wordpiece": 4}[kind]
     assert run.evaluate()["loss"] > 0
     assert isinstance(run.generate("Ein", tokens=3)[0], str)
+    ids = run.tokenizer.encode("Ein Mann und eine Frau.").ids
+    with torch.no_grad():
+        output = run.model(torch.tensor([[run.tokenizer.end_id, *ids[:-1]]]))
+        expected = -run.model.losses(output.states[0], torch.tensor(ids)).sum().item()
+    assert run.score(["Ein Mann und eine Frau."])[0].log_probability == pytest.approx(expected, abs=1e-3)
 
 
 def test_bad_folders(tmp_path):
@@ -179,6 +185,83 @@ def test_bad_folders(tmp_path):
         assert str(folder) in str(caught.value)
         with pytest.raises(SeqlabError):
             load_tokenizer(folder)
+
+
+SIGNS = {sign: index for index, sign in enumerate(["<|endoftext|>", *BYTE_OF_SIGN])}
+BPE = {
+    "model": {"type": "BPE", "vocab": {**SIGNS, "ab": 257}, "merges": ["a b"], "dropout": None, "unk_token": None},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "normalizer": None,
+    "added_tokens": [{"id": 0, "content": "<|endoftext|>", "special": True}],
+}
+BERT = {
+    "model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "[SEP]": 1, "a": 2}, "unk_token": "[UNK]"},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "lowercase": True, "strip_accents": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("whole", "section", "change", "said"),
+    [
+        (BPE, None, {"added_tokens": [{"id": 0}]}, "'added_tokens' has no 'content'"),
+        (BPE, None, {"added_tokens": [{"content": "x"}]}, "'added_tokens' has no 'content' and 'id'"),
+        (BPE, None, {"added_tokens": ["x"]}, "'added_tokens' has no 'content'"),
+        (BPE, None, {"added_tokens": 7}, "'added_tokens' is 7, not a list"),
+        (BPE, None, {"added_tokens": [{"id": [1], "content": "x"}]}, "are not 0, 1, 2"),
+        (
+            BPE,
+            None,
+            {"added_tokens": [{"id": 258, "content": "x y", "special": False}]},
+            "'special' is False for the added token 'x y'",
+        ),
+        (BPE, None, {"model": [1]}, r"'model' is \[1\], not an object"),
+        (BPE, None, {"normalizer": {"odd": 1}}, "'odd' is 1, which is not implemented"),
+        (BPE, "model", {"vocab": ["a"]}, "'vocab' is .*, not an object"),
+        (BPE, "model", {"vocab": {**SIGNS, "ab": [257]}}, "are not 0, 1, 2"),
+        (BPE, "model", {"vocab": {"a": True, "b": 0}}, "are not 0, 1, 2"),
+        (BPE, "model", {"merges": [1, 2]}, "1 in the merges is no pair"),
+        (BPE, "model", {"merges": [["a", 2]]}, "in the merges is no pair"),
+        (BPE, "model", {"merges": ["a b c"]}, "in the merges is no pair"),
+        (BPE, "model", {"merges": {"a": "b"}}, "'merges' is .*, not a list"),
+        (BPE, "model", {"ignore_merges": True}, "'ignore_merges' is True, which is not implemented"),
+        (BPE, "model", {"dropout": 0.1}, r"'dropout' is 0\.1, which"),
+        (BPE, "model", {"continuing_subword_prefix": "@@"}, "'continuing_subword_prefix' is '@@'"),
+        (BPE, "model", {"end_of_word_suffix": "</w>"}, "'end_of_word_suffix' is '</w>'"),
+        (BPE, "model", {"type": ["BPE"]}, "another kind"),
+        (BPE, "pre_tokenizer", {"use_regex": False}, "'use_regex' is False"),
+        (BERT, "model", {"max_input_chars_per_word": 50}, "'max_input_chars_per_word' is 50"),
+        (BERT, "model", {"continuing_subword_prefix": "@@"}, "'continuing_subword_prefix' is '@@'"),
+        (BERT, "model", {"unk_token": "a"}, "'unk_token' is 'a'"),
+        (BERT, "normalizer", {"clean_text": False}, "'clean_text' is False"),
+        (BERT, "normalizer", {"lowercase": "yes"}, "neither true nor false"),
+    ],
+)
+def test_bad_or_foreign_parts_of_a_tokenizer_json(whole, section, change, said, tmp_path):
+    """One line that names the file, from a recipe and from `tokenizer show` alike."""
+    wanted = ByteBPETokenizer if whole is BPE else WordPieceTokenizer
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    assert isinstance(load_tokenizer(tmp_path), wanted)
+    changed = {**whole, **change} if section is None else {**whole, section: {**whole[section], **change}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
+    for load in (load_tokenizer, lambda folder: wanted.fit([], wanted.Settings(vocab=str(folder)))):
+        with pytest.raises(DataError, match=rf"tokenizer\.json: .*{said}") as caught:
+            load(tmp_path)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize("content", ['{"version": "1.0"}', '{"added_tokens": []}'])
+def test_a_file_of_others_is_not_called_a_damaged_one_of_ours(content, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(DataError, match="another kind"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"model": ', '{"words": []}'])
+def test_a_file_of_nobody_may_have_been_downloaded(content, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(RunError, match="damaged; train or download it again"):
+        load_tokenizer(tmp_path)
 
 
 def test_the_kind_that_is_asked_for(bert):

@@ -106,6 +106,8 @@ def test_vocabulary(tokenizer):
     assert tokenizer.token(0) == "<end>"
     assert tokenizer.unknown_id is None or tokenizer.token(tokenizer.unknown_id) == "<unk>"
     assert all(tokenizer.token(index) for index in range(size))
+    shown = [tokenizer.token(index) for index in range(size) if index not in (0, tokenizer.unknown_id)]
+    assert len(set(shown)) == len(shown), "two tokens look the same"  # a word of the text may say `<end>`
     assert tokenizer.decode([0, 0]) == ""
 
 

@@ -87,6 +87,27 @@ def test_counts_kept_up_to_date_equal_counting_anew(seed, min_frequency):
     assert len(learned) > len(alphabet)
 
 
+def seen(left, right, together, times_left, times_right):
+    """Words in which two symbols stand so often, and next to each other so often."""
+    return [([left, right], together), ([left], times_left - together), ([right], times_right - together)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # the same ratio, but quotients of doubles differ in the last place: the more frequent pair wins
+        ((81_785_928, 121_235_578, 165_040_533), (3 * 81_785_928, 3 * 121_235_578, 165_040_533)),
+        # 1 − 1/(n+1) and 1 − 1/(n+2): the quotients are the same, and the more frequent pair does not win
+        ((4 * 10**8, 4 * 10**8 + 2, 4 * 10**8 + 5), (2 * 10**8 + 1, 2 * 10**8 + 2, 4 * 10**8 + 5)),
+    ],
+)
+def test_scores_of_a_huge_text_are_exact(one, other):
+    """Products of counts have more than 53 bits."""
+    words = [*seen("a", "##b", *one), *seen("c", "##d", *other)]
+    alphabet = ["##b", "##d", "a", "c"]
+    assert learn_pieces(words, alphabet, 5, 2) == plain_pieces(words, alphabet, 5, 2) == [*alphabet, "cd"]
+
+
 def test_tables_grow(monkeypatch):
     """More pairs than the first arrays hold."""
     chance = random.Random(0)

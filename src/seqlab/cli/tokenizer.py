@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from seqlab.recipe import PartSettings
     from seqlab.tokenizers import Tokenizer
     from seqlab.tokenizers.measure import Measure
 
@@ -32,30 +34,45 @@ def tokenizer(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@tokenizer.command(epilog="Example: seqlab tokenizer train bpe book.txt --vocab-size 2000 --out tokenizers/book")
+@tokenizer.command(epilog="Example: seqlab tokenizer train wordpiece book.txt lowercase=true --out tokenizers/book")
 @click.argument("kind")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...")
 @click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save it.")
-def train(kind: str, files: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
+def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
     KIND is character, byte, word, bpe, classic-bpe, ... (the error for a wrong one names all). A FILE may also be a
-    folder, a pattern in quotes, a .gz file or the name of a built-in data set.
+    folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets what a recipe sets in its
+    section `tokenizer`: lowercase=true, min_frequency=5, ...
     """
-    from seqlab import registry
     from seqlab.cli.progress import Bar
-    from seqlab.errors import RunError
     from seqlab.recipe import DataSettings
     from seqlab.tokenizers.fitted import fitted
 
-    if (out / "tokenizer.json").exists():
-        raise RunError("there is a tokenizer here already", where=str(out), hint="choose another folder for --out")
-    cls = registry.find("tokenizer", kind)
+    files = [one for one in given if "=" not in one or Path(one).exists()]
+    if not files:
+        raise click.UsageError("give a FILE to learn from")
+    settings = _settings(kind, vocab_size, f"--vocab-size {vocab_size}", [one for one in given if one not in files])
+    _check_free(out)
     with Bar("tokenizer"):
-        learned = fitted(_settings(cls, kind, vocab_size), DataSettings(train=list(files), valid=[]))
+        learned = fitted(settings, DataSettings(train=files, valid=[]))
     learned.save(out)
-    click.echo(f"{out}: {kind}, {learned.vocab_size} tokens")
+    click.echo(f"{out}: {learned.kind}, {learned.vocab_size} tokens")
+
+
+def _check_free(out: Path) -> None:
+    """Before anything is learnt: a tokenizer can be saved here."""
+    from seqlab.errors import RunError
+
+    hint = "choose another folder for --out"
+    above = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not above.is_dir():
+        raise RunError("is a file, not a folder", where=str(above), hint=hint)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise RunError("cannot write here", where=str(above), hint=hint)
+    if (out / "tokenizer.json").exists():
+        raise RunError("there is a tokenizer here already", where=str(out), hint=hint)
 
 
 @tokenizer.command(epilog='Example: seqlab tokenizer encode runs/my-run "To be, or not to be"')
@@ -194,7 +211,8 @@ def _found(name: str, learnt: Texts) -> Tokenizer:
         if size and not size.isdecimal():
             raise RecipeError(f"'{name}': the size of a vocabulary is a whole number", hint=f"such as {kind}:2000")
         cls = registry.find("tokenizer", kind)
-        learned: Tokenizer = cls.fit(learnt(cls.unit == "symbol"), _settings(cls, kind, int(size) if size else None))
+        settings = _settings(kind, int(size) if size else None, name)
+        learned: Tokenizer = cls.fit(learnt(cls.unit == "symbol"), settings)
         return learned
     if not Path(name).exists():
         hint = f"{nearest(kind, registry.names('tokenizer'))}, or give a folder that has a tokenizer"
@@ -231,16 +249,21 @@ def _print_tables(rows: list[dict[str, Any]], labels: dict[str, str]) -> None:
     table(["word", "tokenizer", "tokens", "cut into"], cuts)
 
 
-def _settings(cls: Any, kind: str, vocab_size: int | None) -> Any:
-    from pydantic import ValidationError
-
+def _settings(kind: str, vocab_size: int | None, place: str, overrides: Iterable[str] = ()) -> PartSettings:
+    """Settings of a kind, as a recipe would have them; `place` is where the size was asked for."""
     from seqlab.errors import RecipeError
+    from seqlab.recipe import part_settings
+    from seqlab.recipe_tree import Tree, settings_of
 
-    try:
-        return cls.Settings(kind=kind) if vocab_size is None else cls.Settings(kind=kind, vocab_size=vocab_size)
-    except ValidationError as error:
-        fault = error.errors()[0]["msg"].lower()
-        raise RecipeError(f"--vocab-size {vocab_size} does not suit '{kind}': {fault}") from None
+    section = Tree({"kind": kind}, file=kind)
+    if vocab_size is not None:
+        if "vocab_size" not in settings_of("tokenizer", kind, None).model_fields:
+            what = f"the vocabulary of '{kind}' has a size of its own, which cannot be chosen"
+            raise RecipeError(what, where=place, hint="leave the size out, or choose another kind, such as bpe")
+        section.set("vocab_size", vocab_size, place)
+    for override in overrides:
+        section.override(override)
+    return part_settings("tokenizer", section)
 
 
 def _integers(text: str) -> list[int]:

@@ -94,10 +94,10 @@ class ScoredWindows:
     tokens: Tokens
     window: int
     stride: int
+    end: int
+    """The id of `<end>`, which the first token follows."""
     facts: dict[str, int] = field(default_factory=dict)
     """What the text is made of: characters, bytes, unknown tokens."""
-    end: int = 0
-    """The id of `<end>`, which the first token follows."""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -119,8 +119,8 @@ class ScoredLanes:
     tokens: Tokens
     window: int
     lanes: int
+    end: int
     facts: dict[str, int] = field(default_factory=dict)
-    end: int = 0
 
     def __post_init__(self) -> None:
         self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)

@@ -36,23 +36,23 @@ PIECE = 1024
 
 
 @torch.inference_mode()
-def score(model: LanguageModel, sequences: Sequence[Sequence[int]], window: int | None = None) -> list[Score]:
-    """Each sequence on its own, as if it followed `<end>`.
+def score(model: LanguageModel, sequences: Sequence[Sequence[int]], end: int, window: int | None = None) -> list[Score]:
+    """Each sequence on its own, as if it followed `<end>`, which is token `end` of the vocabulary.
 
     A model with a limited context reads long ones in windows (of its context, or smaller) that overlap by half.
     """
-    return [_score(model, np.asarray(sequence, dtype=np.int64), window) for sequence in sequences]
+    return [_score(model, np.asarray(sequence, dtype=np.int64), end, window) for sequence in sequences]
 
 
-def _score(model: LanguageModel, tokens: Tokens, window: int | None) -> Score:
+def _score(model: LanguageModel, tokens: Tokens, end: int, window: int | None) -> Score:
     if len(tokens) == 0:
         return Score(0.0, 0)
     split: ScoredLanes | ScoredWindows
     if model.context is None:
-        split = ScoredLanes(tokens, PIECE, lanes=1)
+        split = ScoredLanes(tokens, PIECE, lanes=1, end=end)
     else:
         window = min(len(tokens), window or model.context)
-        split = ScoredWindows(tokens, window, max(1, window // 2))
+        split = ScoredWindows(tokens, window, max(1, window // 2), end)
     order = split.order(batch_size=1, seed=0)
     device = next((t.device for t in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
     total, state = 0.0, None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,6 +17,9 @@ from seqlab.nn.convolution import CausalConvolution, last_positions
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
+
+LONGEST_PAST = 1 << 16
+"""Positions that a stack may look back: all of them are kept for each row, as zeros where there is no text yet."""
 
 
 class ConvolutionalLanguageModel(LanguageModel):
@@ -29,12 +32,23 @@ class ConvolutionalLanguageModel(LanguageModel):
 
     class Settings(PartSettings):
         width: int = Field(default=192, gt=0)
-        depth: int = Field(default=5, gt=0)
-        taps: int = Field(default=3, gt=1)
-        growth: int = Field(default=2, gt=0)
+        depth: int = Field(default=5, gt=0, le=1000)
+        taps: int = Field(default=3, gt=1, le=LONGEST_PAST)
+        growth: int = Field(default=2, gt=0, le=LONGEST_PAST)
         """By how much the distance between taps grows from layer to layer."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
+
+        @model_validator(mode="after")
+        def _past_is_bounded(self) -> ConvolutionalLanguageModel.Settings:
+            past = 0
+            for layer in range(self.depth):
+                past += (self.taps - 1) * self.growth**layer
+                if past > LONGEST_PAST:
+                    layers = f"{layer + 1} of {self.depth} layers" if layer else "one layer"
+                    given = f"taps {self.taps} and growth {self.growth}"
+                    raise ValueError(f"with {given} {layers} look back {past:,} positions, more than {LONGEST_PAST:,}")
+            return self
 
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()

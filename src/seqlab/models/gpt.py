@@ -27,7 +27,7 @@ class GPT(LanguageModel):
 
     class Settings(PartSettings):
         width: int = Field(default=192, gt=0)
-        depth: int = Field(default=4, gt=0)
+        depth: int = Field(default=4, gt=0, le=1000)
         heads: int = Field(default=4, gt=0)
         context: int = Field(default=256, gt=0)
         """The number of positions: the most tokens it can look at."""

@@ -5,6 +5,7 @@ N positions · D width · V vocabulary
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import Annotated, ClassVar
@@ -80,8 +81,12 @@ class SampledSoftmax(Softmax):
 
     class Settings(Softmax.Settings):
         samples: int = Field(default=1024, gt=0)
+        """At most as many as there are tokens: with more, the whole softmax is cheaper."""
 
     def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
+        if settings.samples > vocab_size:
+            what = f"{settings.samples} samples are more than a vocabulary of {vocab_size} has tokens"
+            raise RecipeError(what, where="model.output.samples", hint="use fewer, or model.output=softmax")
         super().__init__(settings, width, vocab_size, embedding)
         self.samples = settings.samples
 
@@ -106,8 +111,8 @@ class SampledSoftmax(Softmax):
         return drawn.clamp(0, self.vocab_size - 1)
 
     def _chance(self, tokens: Tensor) -> Tensor:
-        span = torch.log(torch.tensor(self.vocab_size + 1.0, device=tokens.device))
-        return ((tokens + 2.0) / (tokens + 1.0)).log() / span
+        """log((k+2)/(k+1)) / log(V+1); as log(1 + 1/(k+1)), for in float32 the quotient itself is soon 1."""
+        return torch.log1p(1 / (tokens + 1.0)) / math.log(self.vocab_size + 1)
 
 
 class AdaptiveSoftmax(OutputLayer):
@@ -137,6 +142,10 @@ class AdaptiveSoftmax(OutputLayer):
         if not cutoffs:
             what = f"no cutoff of {settings.cutoffs} lies inside a vocabulary of {vocab_size}"
             raise RecipeError(what, where="model.output.cutoffs", hint="use smaller ones, or model.output=softmax")
+        narrowest = int(width // settings.shrink ** len(cutoffs))  # as the library computes it
+        if narrowest < 1:
+            what = f"{len(cutoffs)} clusters, each {settings.shrink:g} times narrower, leave no width of {width}"
+            raise RecipeError(what, where="model.output.shrink", hint="make it smaller, or use fewer cutoffs")
         self.clusters = nn.AdaptiveLogSoftmaxWithLoss(width, vocab_size, cutoffs, settings.shrink, head_bias=True)
 
     def logits(self, states: Tensor, embedding: nn.Module | None) -> Tensor:

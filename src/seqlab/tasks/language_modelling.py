@@ -76,9 +76,9 @@ class LanguageModelling(Task):
             return Windows(tokens, window, None if self.sample is None else self._recut)
         facts = self._facts(column, data.documents == "line")
         if self.settings.reading == "windows":
-            return ScoredWindows(tokens, window, self.stride, facts, self.tokenizer.end_id)
+            return ScoredWindows(tokens, window, self.stride, self.tokenizer.end_id, facts)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, max(window, PIECE), lanes, facts, self.tokenizer.end_id)
+        return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts)
 
     def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
         """Subword regularisation: the same text, cut by chance."""

@@ -62,14 +62,16 @@ class Sampler:
 
     @classmethod
     def over(cls, arcs: Sequence[Sequence[Arc]], alpha: float) -> Sampler:
+        """For any finite alpha: F is kept divided by it where it is large, and so stays as small as the scores are."""
+        unit = max(1.0, alpha)
         forward = [0.0]
         chances = []
         for ending in arcs:
-            logs = [forward[arc.start] + alpha * arc.score for arc in ending]
+            logs = [forward[arc.start] + alpha / unit * arc.score for arc in ending]
             highest = max(logs)
-            weights = [math.exp(log - highest) for log in logs]
+            weights = [math.exp(unit * (log - highest)) for log in logs]
             total = sum(weights)
-            forward.append(highest + math.log(total))
+            forward.append(highest + math.log(total) / unit)
             chances.append(list(accumulate(weight / total for weight in weights)))
         return cls(arcs, chances)
 

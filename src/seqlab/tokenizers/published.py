@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from seqlab.errors import DataError
 from seqlab.tokenizers.tokenizer import FILE, Tokenizer
@@ -24,6 +25,19 @@ T = TypeVar("T", bound=Tokenizer)
 
 GPT2_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 MODEL_FILES = ("sentencepiece.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
+
+AGAIN = "download it again"
+REQUIRED: Mapping[tuple[str | None, str], Any] = {
+    ("ByteLevel", "use_regex"): True,
+    ("WordPiece", "continuing_subword_prefix"): "##",
+    ("WordPiece", "max_input_chars_per_word"): 100,
+    ("BertNormalizer", "clean_text"): True,
+}
+"""What settings of the parts of a `tokenizer.json` must be, if they are there. Others must say nothing: null, false."""
+WITHOUT_EFFECT = {
+    *("type", "vocab", "merges", "unk_token", "lowercase", "strip_accents", "handle_chinese_chars"),  # looked at below
+    *("fuse_unk", "byte_fallback", "trim_offsets"),  # all bytes are known, and offsets are our own
+}
 
 
 def load_published(folder: str | os.PathLike[str], wanted: type[T]) -> T:
@@ -64,32 +78,71 @@ def read_published(folder: Path) -> Tokenizer | None:
 def _tokenizer_json(path: Path) -> Tokenizer:
     """The one file that holds all: its parts must be those of GPT-2 or of BERT, for others would give other ids."""
     tree = _json(path)
-    model, cutting, cleaning = (_section(tree, key) for key in ("model", "pre_tokenizer", "normalizer"))
-    added = {entry["content"]: entry["id"] for entry in tree.get("added_tokens") or [] if isinstance(entry, Mapping)}
-    vocabulary = {**_section(model, "vocab"), **added}
-    kinds = (model.get("type"), cutting.get("type"), cleaning.get("type"))
-    if kinds == ("BPE", "ByteLevel", None) and not cutting.get("add_prefix_space") and cutting.get("use_regex", True):
-        merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges") or []]
-        return _byte_pairs(vocabulary, merges, path)
-    if kinds == ("WordPiece", "BertPreTokenizer", "BertNormalizer") and cleaning.get("clean_text", True):
-        config = {
-            "do_lower_case": cleaning.get("lowercase", True),
-            "strip_accents": cleaning.get("strip_accents"),
-            "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
-        }
-        return _word_pieces(_in_order(vocabulary, path), config, path)
-    parts = ", ".join(str(kind) for kind in kinds if kind)
-    hint = "seqlab reads those of GPT-2's kind (BPE, ByteLevel) and of BERT's (WordPiece, BertPreTokenizer)"
-    raise DataError(f"a tokenizer of another kind ({parts})", where=str(path), hint=hint)
+    parts = [_section(tree, key, path) for key in ("model", "pre_tokenizer", "normalizer")]
+    model, _, cleaning = parts
+    kinds = [part.get("type") for part in parts]
+    if kinds not in (["BPE", "ByteLevel", None], ["WordPiece", "BertPreTokenizer", "BertNormalizer"]):
+        named = ", ".join(str(kind) for kind in kinds if kind) or "its parts are not named"
+        hint = "seqlab reads those of GPT-2's kind (BPE, ByteLevel) and of BERT's (WordPiece, BertPreTokenizer)"
+        raise DataError(f"a tokenizer of another kind ({named})", where=str(path), hint=hint)
+    for part in parts:
+        _refuse_other_settings(part, path)
+    vocabulary = {**_section(model, "vocab", path), **_added(tree, path)}
+    if model["type"] == "BPE":
+        return _byte_pairs(vocabulary, _list(model, "merges", path), path)
+    config = {
+        "do_lower_case": cleaning.get("lowercase", True),
+        "strip_accents": cleaning.get("strip_accents"),
+        "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
+    }
+    pieces = _word_pieces(_in_order(vocabulary, path), config, path)
+    unknown = pieces.token(cast(int, pieces.unknown_id))
+    if model.get("unk_token", unknown) != unknown:
+        raise _not_implemented("unk_token", model["unk_token"], path)
+    return pieces
 
 
-def _byte_pairs(vocabulary: Mapping[str, int], merges: list[str], path: Path) -> Tokenizer:
+def _refuse_other_settings(part: Mapping[str, Any], path: Path) -> None:
+    """What a part is set to must be what is done here; what is not set, or set to nothing, is as it always is."""
+    for key, value in part.items():
+        if key in WITHOUT_EFFECT:
+            continue
+        place = part.get("type"), key
+        allowed = value == REQUIRED[place] if place in REQUIRED else not value
+        if not allowed:
+            raise _not_implemented(key, value, path)
+
+
+def _not_implemented(key: str, value: Any, path: Path, of: str = "") -> DataError:
+    what = f"'{key}' is {reprlib.repr(value)}{of}, which is not implemented: the ids would be others"
+    return DataError(what, where=str(path), hint="use a vocabulary of GPT-2's or BERT's kind without it")
+
+
+def _added(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The tokens beside the vocabulary: special ones, which no text becomes."""
+    added = {}
+    for entry in _list(tree, "added_tokens", path):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), str) or "id" not in entry:
+            what = f"{reprlib.repr(entry)} in 'added_tokens' has no 'content' and 'id'"
+            raise DataError(what, where=str(path), hint=AGAIN)
+        if not entry.get("special", True):
+            raise _not_implemented("special", False, path, f" for the added token {reprlib.repr(entry['content'])}")
+        added[entry["content"]] = entry["id"]
+    return added
+
+
+def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], path: Path) -> Tokenizer:
     from seqlab.tokenizers.bpe import ByteBPETokenizer
 
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            what = f"{reprlib.repr(pair)} in the merges is no pair of tokens"
+            raise DataError(what, where=str(path), hint=AGAIN)
     try:
-        return ByteBPETokenizer.from_dict({"tokens": _in_order(vocabulary, path), "merges": merges})
+        return ByteBPETokenizer.from_dict({"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs))})
     except ValueError as error:
-        raise DataError(f"not the vocabulary of a byte-level BPE ({error})", where=str(path)) from None
+        raise DataError(f"not the vocabulary of a byte-level BPE ({error})", where=str(path), hint=AGAIN) from None
 
 
 def _word_pieces(tokens: list[str], config: Mapping[str, Any], path: Path) -> Tokenizer:
@@ -100,28 +153,38 @@ def _word_pieces(tokens: list[str], config: Mapping[str, Any], path: Path) -> To
     try:
         return WordPieceTokenizer.from_dict({"tokens": tokens, **asdict(cleaning)})
     except ValueError as error:
-        raise DataError(f"not a vocabulary of BERT's kind ({error})", where=str(path)) from None
+        raise DataError(f"not a vocabulary of BERT's kind ({error})", where=str(path), hint=AGAIN) from None
 
 
-def _in_order(vocabulary: Mapping[str, int], path: Path) -> list[str]:
-    tokens = {index: token for token, index in vocabulary.items()}
+def _in_order(vocabulary: Mapping[str, Any], path: Path) -> list[str]:
+    tokens = {index: token for token, index in vocabulary.items() if type(index) is int}
     if set(tokens) != set(range(len(vocabulary))):
-        raise DataError("the ids of the vocabulary are not 0, 1, 2, ...", where=str(path), hint="download it again")
+        raise DataError("the ids of the vocabulary are not 0, 1, 2, ...", where=str(path), hint=AGAIN)
     return [tokens[index] for index in range(len(tokens))]
 
 
-def _section(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = tree.get(key)
-    return value if isinstance(value, Mapping) else {}
+def _section(tree: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    """The object under a key; one that is not there is empty."""
+    value = {} if tree.get(key) is None else tree[key]
+    if not isinstance(value, Mapping):
+        raise DataError(f"'{key}' is {reprlib.repr(value)}, not an object {{...}}", where=str(path), hint=AGAIN)
+    return value
+
+
+def _list(tree: Mapping[str, Any], key: str, path: Path) -> Sequence[Any]:
+    value = [] if tree.get(key) is None else tree[key]
+    if not isinstance(value, list):
+        raise DataError(f"'{key}' is {reprlib.repr(value)}, not a list", where=str(path), hint=AGAIN)
+    return value
 
 
 def _json(path: Path) -> Mapping[str, Any]:
     try:
         tree = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"broken JSON ({error})", where=str(path), hint="download it again") from None
+        raise DataError(f"broken JSON ({error})", where=str(path), hint=AGAIN) from None
     if not isinstance(tree, Mapping):
-        raise DataError("a JSON object {...} is wanted here", where=str(path), hint="download it again")
+        raise DataError("a JSON object {...} is wanted here", where=str(path), hint=AGAIN)
     return tree
 
 
@@ -131,4 +194,4 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
     except UnicodeDecodeError:
-        raise DataError("not UTF-8 text", where=str(path), hint="download it again") from None
+        raise DataError("not UTF-8 text", where=str(path), hint=AGAIN) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,11 @@ from numpy.typing import NDArray
 
 CONTINUES = "##"
 """What a piece that does not begin its word is written with."""
+
+EXACT = 2.0**51
+"""Ratios p/q and r/s differ by at least 1/(q·s): one part in p·s or more, which is two units in the last place here."""
+ROUNDING = 1e-15
+"""More than a product and a quotient of doubles can be off, twice: 4 · 2⁻⁵³."""
 
 Pair = tuple[int, int]
 Word = tuple[list[int], int]
@@ -154,13 +160,25 @@ class _Table:
         self.parts[:, slot], self.counts[slot] = pair, count
 
     def highest(self, symbol_counts: NDArray[np.float64]) -> list[Pair]:
-        """The pairs of the highest score. Equal ratios give equal quotients: division is rounded correctly."""
+        """The pairs of the highest score, exactly.
+
+        Below `EXACT` ratios that differ have quotients that differ, and equal ones the same: products of counts are
+        whole numbers of 53 bits, and division is rounded correctly. What is as good as the best beyond that, pairs
+        of symbols seen millions of times, is compared in whole numbers.
+        """
         size = len(self.pairs)
         if not size:
             return []
         left, right = symbol_counts[self.parts[:, :size]]
-        scores = self.counts[:size] / (left * right)
-        return [self.pairs[slot] for slot in np.flatnonzero(scores == scores.max())]
+        products = left * right
+        scores = self.counts[:size] / products
+        highest = scores.max()
+        near = np.flatnonzero(scores >= highest * (1 - ROUNDING))
+        if self.counts[near].max() * products[near].max() < EXACT:
+            return [self.pairs[slot] for slot in near[scores[near] == highest]]
+        exact = {slot: Fraction(int(self.counts[slot]), int(left[slot]) * int(right[slot])) for slot in near.tolist()}
+        best = max(exact.values())
+        return [self.pairs[slot] for slot, score in exact.items() if score == best]
 
 
 def _merge_in_place(word: list[int], pair: Pair, made: int) -> None:

@@ -153,7 +153,8 @@ class SentencePieceTokenizer(Tokenizer):
         return text.removeprefix(" ") if self.prefix else text
 
     def token(self, index: int) -> str:
-        plain = self.pieces[index] and index != self.processor.unk_id()
+        """Bytes by their names, `<0x61>`: spelt as what they stand for, they would look like pieces."""
+        plain = self.pieces[index] and index != self.processor.unk_id() and not self.is_byte[index]
         return readable_bytes(self.pieces[index]) if plain else self.names[index]
 
     def stream(self) -> ByteStream:

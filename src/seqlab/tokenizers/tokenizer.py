@@ -22,6 +22,8 @@ from seqlab.recipe import PartSettings
 END = "<end>"
 UNKNOWN = "<unk>"
 FILE = "tokenizer.json"
+PUBLISHED = frozenset({"model", "added_tokens", "pre_tokenizer", "normalizer", "version"})
+"""Keys of a file of that name which others wrote; ours has a `kind`, and none of them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, texts: Iterable[str], settings: Any) -> Self:
-        """Learn a vocabulary from texts, which are read once and need not fit into memory."""
+        """Learn a vocabulary from texts, which are read once.
+
+        They need not fit into memory, except for `unigram` and `sentencepiece`, whose library holds all of them.
+        """
 
     @property
     @abstractmethod
@@ -118,7 +123,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     path = place / FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"model": None}
-        if "kind" not in data and "model" in data:  # not one of ours
+        if "kind" not in data and not PUBLISHED.isdisjoint(data):
             return _published(place)
         kind = data.pop("kind")
         if kind not in registry.names("tokenizer"):
@@ -126,8 +131,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             raise RunError(f"unknown kind of tokenizer '{kind}'", where=str(path), hint=hint)
         tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(_with_files(data, place))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        hint = "train it again, or take it from a copy"
-        raise RunError("not a tokenizer that seqlab wrote, or damaged", where=str(path), hint=hint) from None
+        hint = "train or download it again, or take it from a copy"
+        raise RunError("not a tokenizer, or damaged", where=str(path), hint=hint) from None
     return tokenizer
 
 
