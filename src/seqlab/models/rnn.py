@@ -30,7 +30,7 @@ class RecurrentLanguageModel(LanguageModel):
         width: int = Field(default=256, gt=0)
         embedding: int | None = Field(default=None, gt=0)
         """The width of the embeddings; `width` by default. Few tokens need no wide ones, which halves the work."""
-        depth: int = Field(default=1, gt=0)
+        depth: int = Field(default=1, gt=0, le=1000)
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
