@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "Train several recipes under one budget: one table, one plot.",
     "mix": "Make one run that averages the predictions of several.",
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
+    "inspect": "Look inside a run: gradients through time, the loss around its weights.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
     "data": "Look at data before training on it, and at the cache.",

@@ -1,0 +1,154 @@
+"""`seqlab inspect`"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seqlab.cli.options import device
+
+if TYPE_CHECKING:
+    from seqlab.data.batches import Batch
+    from seqlab.run import Run
+
+
+@click.group(epilog="Example: seqlab inspect gradients runs/mine --out gradients.png")
+def inspect() -> None:
+    """Look inside a run: why training fails, where the loss falls."""
+
+
+out = click.option("--out", metavar="FILE", help="The picture: .png, .svg or .pdf; in the run folder by default.")
+code = click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
+rows = click.option(
+    "--rows", default=16, show_default=True, type=click.IntRange(1), help="Held-out windows to look at."
+)
+
+
+@inspect.command(epilog="Example: seqlab inspect gradients runs/mine --length 200 --json")
+@click.argument("run")
+@click.option("--length", default=100, show_default=True, type=click.IntRange(2), help="Positions to look back.")
+@rows
+@out
+@device
+@code
+@as_json
+def gradients(run: str, length: int, rows: int, out: str | None, device: str, code: str | None, as_json: bool) -> None:
+    """How far back gradients of RUN reach, what its recurrent matrices do to them, and what its gates do."""
+    from seqlab.cli.streams import echo_json
+    from seqlab.inspection.gradients import health
+
+    loaded = _loaded(run, code, device)
+    tokens, targets = _windows(loaded, rows, length)
+    found = health(loaded.model, tokens, targets)
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        from seqlab.cli.tables import table
+
+        table(
+            ["matrix", "spectral radius", "largest singular value", "smallest"],
+            [
+                [one.name, f"{one.radius:.3f}", f"{one.singular[0]:.3f}", f"{one.singular[-1]:.3f}"]
+                for one in found.matrices
+            ],
+        )
+        if found.gates:
+            shown = [[one.name, f"{one.mean:.2f}", f"{one.shut:.1%}", f"{one.open:.1%}"] for one in found.gates]
+            table(["gate", "mean", "below 0.1", "above 0.9"], shown)
+    _draw(out, loaded.folder / "gradients.png", as_json, "gradient_health", found)
+
+
+@inspect.command(epilog="Example: seqlab inspect surface runs/mine --points 31 --out surface.svg")
+@click.argument("run")
+@click.option("--points", default=21, show_default=True, type=click.IntRange(3, 201), help="Points in each direction.")
+@click.option("--span", type=click.FloatRange(0, min_open=True), help="How far to go; a tenth of the weights' length.")
+@click.option("--clip", default=None, type=click.FloatRange(0, min_open=True), help="Clip here; as trained by default.")
+@rows
+@out
+@device
+@code
+@as_json
+def surface(
+    run: str,
+    points: int,
+    span: float | None,
+    clip: float | None,
+    rows: int,
+    out: str | None,
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
+    """The loss of RUN along two directions from its weights: down the gradient, and across."""
+    from seqlab.cli.progress import Bar
+    from seqlab.cli.streams import echo_json
+    from seqlab.inspection.surface import surface as look
+
+    loaded = _loaded(run, code, device)
+    training = loaded.recipe.training
+    with Bar("surface", quiet=as_json):
+        found = look(
+            loaded.objective,
+            _batch(loaded, rows),
+            rate=training.learning_rate,
+            clip_norm=clip or training.clip_norm or float("inf"),
+            points=points,
+            span=span,
+        )
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        click.echo(
+            f"gradient norm {found.gradient_norm:.4g}; a step goes {found.step:.4g}, clipped {found.clipped:.4g}"
+        )
+    _draw(out, loaded.folder / "surface.png", as_json, "loss_surface", found)
+
+
+def _loaded(run: str, code: str | None, device: str) -> Run:
+    from seqlab.errors import RunError
+    from seqlab.nn.recurrent import Recurrent
+    from seqlab.run import load
+
+    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    context = click.get_current_context().info_name
+    if context == "gradients" and not any(isinstance(part, Recurrent) for part in loaded.objective.modules()):
+        what = f"has a model of kind '{loaded.recipe.model.kind}', which is not recurrent"
+        raise RunError(what, where=str(loaded.folder), hint="give a run of lm/lstm, lm/gru or lm/rnn")
+    return loaded
+
+
+def _batch(run: Run, rows: int) -> Batch:
+    from seqlab.data.randomness import Key
+
+    split = run.held_out()
+    _, indices = next(iter(split.order(rows, seed=0).once()))
+    return split.batch(indices, Key(0, 0)).to(run.device)
+
+
+def _windows(run: Run, rows: int, length: int):  # type: ignore[no-untyped-def]
+    """Held-out tokens (rows, length), and the token after each window."""
+    import torch
+
+    from seqlab.errors import RunError
+
+    batch = run.held_out()
+    tokens = torch.as_tensor(batch.tokens[: rows * (length + 1)].astype("int64"))  # type: ignore[attr-defined]
+    count = len(tokens) // (length + 1)
+    if count == 0:
+        raise RunError(f"only {len(tokens)} tokens are held out", where=str(run.folder), hint="give a smaller --length")
+    windows = tokens[: count * (length + 1)].view(count, length + 1).to(run.device)
+    return windows[:, :-1], windows[:, -1]
+
+
+def _draw(out: str | None, default: Path, as_json: bool, picture: str, found: object) -> None:
+    from seqlab.inspection import figures
+
+    if out is None and as_json:
+        return
+    path = Path(out) if out is not None else default
+    getattr(figures, picture)(found, path)
+    click.echo(f"drawn: {path}", err=as_json)
