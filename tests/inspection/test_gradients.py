@@ -81,6 +81,7 @@ def test_the_surface_of_a_model():
     assert found.losses[2][2] == pytest.approx(float(loss.sum / loss.count), rel=1e-5)
     assert found.losses[2][3] < found.losses[2][2] < found.losses[2][1]
     slope = (found.losses[2][1] - found.losses[2][3]) / 0.2
+    assert found.direction == "recurrent matrices"
     assert slope == pytest.approx(found.gradient_norm, rel=0.1)
     assert found.step == pytest.approx(0.5 * found.gradient_norm)
     assert found.clipped == pytest.approx(0.5 * min(found.gradient_norm, 0.01))

@@ -114,10 +114,13 @@ def _loaded(run: str, code: str | None, device: str) -> Run:
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
-    context = click.get_current_context().info_name
-    if context == "gradients" and not any(isinstance(part, Recurrent) for part in loaded.objective.modules()):
-        what = f"has a model of kind '{loaded.recipe.model.kind}', which is not recurrent"
-        raise RunError(what, where=str(loaded.folder), hint="give a run of lm/lstm, lm/gru or lm/rnn")
+    what = f"has a model of kind '{loaded.recipe.model.kind}', which "
+    if not list(loaded.objective.parameters()):
+        raise RunError(f"{what}is not recurrent, nor has it weights", where=str(loaded.folder))
+    recurrent = any(isinstance(part, Recurrent) for part in loaded.objective.modules())
+    if click.get_current_context().info_name == "gradients" and not recurrent:
+        hint = "give a run of lm/lstm, lm/gru or lm/rnn"
+        raise RunError(f"{what}is not recurrent", where=str(loaded.folder), hint=hint)
     return loaded
 
 

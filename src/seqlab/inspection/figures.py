@@ -83,14 +83,20 @@ def loss_surface(found: Surface, path: Path) -> None:
     figure.colorbar(filled, label="log₁₀ of the loss above its lowest" if steep else "loss")
     reach = found.along[-1]
     for name, length, colour in (("a plain step", found.step, "#d9480f"), ("clipped", found.clipped, "#ffffff")):
-        label = f"{name}: {length:.3g}" + (" (beyond the edge)" if length > reach else "")
-        axes.annotate(
-            "", (min(length, reach), 0), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 2}
-        )
-        axes.plot([], [], color=colour, linewidth=2, label=label)
+        far, near = length > reach, length < reach / 30
+        if not near:
+            arrow = {"arrowstyle": "->", "color": colour, "linewidth": 2}
+            axes.annotate("", (min(length, reach), 0), (0, 0), arrowprops=arrow)
+        note = " (beyond the edge)" if far else " (too short to see)" if near else ""
+        axes.plot([], [], color=colour, linewidth=2, label=f"{name}: {length:.3g}{note}")
     axes.plot([0], [0], marker="o", color="#c2255c", markersize=6)
     axes.legend(loc="upper left", fontsize=8, facecolor="#868e96", labelcolor="white")
-    _dress(axes, "The loss around the weights", "down the gradient", "across (a random direction)")
+    _dress(
+        axes,
+        "The loss around the weights",
+        "down the gradient",
+        f"across: {found.direction} × (1 + y)" if "recurrent" in found.direction else found.direction,
+    )
     axes.grid(False)
     _save(figure, path)
 

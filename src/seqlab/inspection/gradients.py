@@ -81,7 +81,7 @@ def gradients_through_time(model: LanguageModel, tokens: Tensor, targets: Tensor
 
 
 def matrices(model: nn.Module) -> Iterator[Matrix]:
-    for name, cell in _cells(model):
+    for name, cell in cells(model):
         for number, (weight, width) in enumerate(products(cell)):
             if width != cell.hidden or len(weight) % width:
                 continue
@@ -103,7 +103,7 @@ def gates(model: LanguageModel, tokens: Tensor) -> list[Gate]:
     return found
 
 
-def _cells(model: nn.Module) -> Iterator[tuple[str, Cell]]:
+def cells(model: nn.Module) -> Iterator[tuple[str, Cell]]:
     with parametrize.cached():
         for _, module in model.named_modules():
             if isinstance(module, Recurrent):

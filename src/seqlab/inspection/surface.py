@@ -5,20 +5,23 @@ Pascanu, Mikolov & Bengio 2013, https://arxiv.org/abs/1211.5063; Li et al. 2018,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from seqlab.data.batches import Batch
+from seqlab.inspection.gradients import cells
+from seqlab.nn.products import products
 from seqlab.objectives.objective import Objective
 
 
 @dataclass(frozen=True)
 class Surface:
-    """`losses[row][column]` at weights + along[column] · u + across[row] · v: u is down the gradient, v random."""
+    """`losses[row][column]` at weights + along[column] · u + across[row] · v, where u points down the gradient."""
 
+    direction: str
+    """What v is."""
     along: list[float]
     across: list[float]
     losses: list[list[float]]
@@ -38,9 +41,12 @@ def surface(
     points: int = 21,
     span: float | None = None,
     seed: int = 0,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> Surface:
-    """A grid of points × points that reaches `span` far on each side, a tenth of the weights' length by default."""
+    """A grid of points × points. `span` is how far it reaches along u; by default a few steps, and not too few.
+
+    In a recurrent model v makes its recurrent matrices larger or smaller, which is where cliffs come from: across −1
+    they are zero, across 1 they are twice what they are. In others it is random, and as long as the weights at 1.
+    """
     weights: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
     was_training = objective.training
     objective.eval()
@@ -49,24 +55,23 @@ def surface(
     (loss.sum / loss.count).backward()
     down = [-(weight.grad if weight.grad is not None else torch.zeros_like(weight)) for weight in weights]
     objective.zero_grad()
-    norm = _length(down)
+    norm, size = _length(down), _length([weight.detach() for weight in weights])
     u = [one / max(norm, 1e-30) for one in down]
-    v = _across(weights, u, seed)
-    reach = span if span is not None else 0.1 * _length([weight.detach() for weight in weights])
-    places = torch.linspace(-reach, reach, points).tolist()
+    direction, v = _across(objective, weights, seed)
+    reach = span if span is not None else max(3 * rate * norm, 0.02 * size)
+    along, across = torch.linspace(-reach, reach, points).tolist(), torch.linspace(-1, 1, points).tolist()
     start = [weight.detach().clone() for weight in weights]
     losses: list[list[float]] = []
     try:
         with torch.no_grad():
-            for number, across in enumerate(places):
-                losses.append([_at(objective, batch, weights, start, (u, along), (v, across)) for along in places])
-                progress(number + 1)
+            for high in across:
+                losses.append([_at(objective, batch, weights, start, (u, far), (v, high)) for far in along])
     finally:
         with torch.no_grad():
             for weight, old in zip(weights, start, strict=True):
                 weight.copy_(old)
         objective.train(was_training)
-    return Surface(places, places, losses, norm, rate * norm, rate * min(norm, clip_norm))
+    return Surface(direction, along, across, losses, norm, rate * norm, rate * min(norm, clip_norm))
 
 
 Direction = tuple[list[Tensor], float]
@@ -81,17 +86,14 @@ def _at(
     return float(loss.sum / loss.count)
 
 
-def _across(weights: list[Tensor], u: list[Tensor], seed: int) -> list[Tensor]:
-    """A random direction at right angles to u, in each tensor as long as the tensor itself is."""
+def _across(objective: Objective, weights: list[Tensor], seed: int) -> tuple[str, list[Tensor]]:
+    recurrent = {id(weight) for _, cell in cells(objective) for weight, _ in products(cell)}
+    if any(id(weight) in recurrent for weight in weights):
+        return "recurrent matrices", [weight.detach() * (id(weight) in recurrent) for weight in weights]
     generator = torch.Generator().manual_seed(seed)
     noise = [torch.randn(weight.shape, generator=generator).to(weight) for weight in weights]
-    scaled = [
-        one * weight.detach().norm() / one.norm().clamp_min(1e-30) for one, weight in zip(noise, weights, strict=True)
-    ]
-    overlap = sum(float((a * b).sum()) for a, b in zip(scaled, u, strict=True))
-    apart = [a - overlap * b for a, b in zip(scaled, u, strict=True)]
-    size = max(_length(apart), 1e-30)
-    return [one / size for one in apart]
+    lengths = [weight.detach().norm() / one.norm().clamp_min(1e-30) for one, weight in zip(noise, weights, strict=True)]
+    return "a random direction", [one * length for one, length in zip(noise, lengths, strict=True)]
 
 
 def _length(tensors: list[Tensor]) -> float:

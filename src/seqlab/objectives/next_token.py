@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from seqlab.data.batches import Batch
 from seqlab.models.language_model import LanguageModel, Output, State
+from seqlab.objectives.forcing import Forcing, forced
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
 
@@ -21,6 +22,9 @@ class NextToken(Objective):
         norm_stabilizer: float = Field(default=0.0, ge=0)
         """β: in training, β Σ (‖h_t‖ − ‖h_{t−1}‖)² is added (Krueger & Memisevic 2016, https://arxiv.org/abs/1511.08400)."""
 
+        forcing: Forcing = Forcing()
+        """What is read in training: the right tokens, or the model's own."""
+
     body: LanguageModel
 
     def __init__(self, settings: Settings, body: LanguageModel, head: nn.Module | None = None) -> None:
@@ -28,7 +32,8 @@ class NextToken(Objective):
         self.settings, self.body = settings, body
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
-        output = self.read(batch, state)
+        own = self.training and self.settings.forcing.own > 0
+        output = self.read(self._forced(batch, state) if own else batch, state)
         states, targets = scored(output.states, batch)
         total, parts = self.body.losses(states, targets).sum(), {}
         if self.training and self.settings.norm_stabilizer:
@@ -39,6 +44,17 @@ class NextToken(Objective):
         if self.settings.accuracy and not self.training:
             parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
         return Loss(total, torch.tensor(len(targets), device=targets.device), parts, output.state)
+
+    def _forced(self, batch: Batch, state: State | None) -> Batch:
+        tokens = batch["tokens"]
+        own = torch.rand(tokens.shape, device=tokens.device) < self.settings.forcing.share(self.progress)
+        own[:, 0] = False  # what it follows was read before
+
+        def expect(inputs: Tensor) -> Tensor:
+            copy = None if state is None else state.select(torch.arange(len(tokens), device=tokens.device))
+            return self.body.logits(self.read(Batch({**batch, "tokens": inputs}), copy).states)
+
+        return Batch({**batch, "tokens": forced(tokens, own, self.settings.forcing, expect)})
 
     def read(self, batch: Batch, state: State | None) -> Output:
         source = batch.part("source")

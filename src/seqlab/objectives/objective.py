@@ -33,6 +33,8 @@ class Objective(nn.Module, ABC):
 
     Settings: ClassVar[type[PartSettings]]
     body: nn.Module
+    progress: float = 0.0
+    """The share of the training that is done: the trainer sets it before every step."""
 
     @abstractmethod
     def forward(self, batch: Batch, state: State | None = None) -> Loss: ...

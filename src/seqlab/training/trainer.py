@@ -149,6 +149,7 @@ class Trainer:
     def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
         """One step of the optimizer on one global batch."""
         self.optimizer.zero_grad(set_to_none=True)
+        self.objective.progress = self.progress.step / self.steps
         total, count = self._gradients(cursor, indices)
         total, count, asked = self.ranks.sum([total, count, float(self.asked)], self.device)
         self.stopping = asked > 0
