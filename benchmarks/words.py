@@ -113,11 +113,11 @@ def main() -> None:
     one.add_argument("model", choices=["ngram", *MODELS])
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--epochs", type=float, default=8)
-    one.add_argument("overrides", nargs="*")
+    one.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     fast = commands.add_parser("speed")
     fast.add_argument("data", choices=FILES)
     fast.add_argument("--repeat", type=int, default=10)
-    fast.add_argument("overrides", nargs="*")
+    fast.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     for command in (one, commands.add_parser("table")):
         command.add_argument("--out", type=Path, default=Path("runs/words"))
     args = parser.parse_args()
