@@ -1,5 +1,7 @@
 """The formulas of backpropagation through time, written out, against autograd and against the shipped cell."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -51,4 +53,4 @@ def test_the_past_fades_where_the_matrix_is_small():
     (u, w, v), x, y = problem()
     small = explicit_gradients((u, 0.01 * w, v), x, y, [4])
     sizes = [small.terms[4, k] for k in (4, 3, 2, 1)]
-    assert all(later > 10 * earlier for later, earlier in zip(sizes, sizes[1:], strict=False))
+    assert all(later > 10 * earlier for later, earlier in pairwise(sizes))
