@@ -35,6 +35,7 @@ MODELS = {
     "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
+    "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
 }
 
 CELLS = {
