@@ -95,10 +95,8 @@ class Tags(Objective):
             parts |= self._span_counts(best, batch)
         known = ((tags >= 0) | ~mask).all(1)
         likely = known & sentence.possible(tags.clamp(min=0), mask)
-        total = (
-            sentence.losses(scores[likely], tags[likely], mask[likely]).sum() if likely.any() else scores.new_zeros(())
-        )
-        return Loss(total, mask[likely].sum(), parts)
+        losses = sentence.losses(scores[likely], tags[likely], mask[likely])
+        return Loss(losses.sum(), mask[likely].sum(), parts)
 
     def best(self, batch: Batch) -> list[list[str]]:
         """The tags of each sentence."""

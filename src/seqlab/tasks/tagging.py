@@ -136,8 +136,8 @@ class TaggedSentences(Examples):
     """`tokens`, `mask` and `tags` (B, T), where −1 is a tag that is not known; the spelling of each word.
 
     `spellings` (U, L) are those of all different words of a batch, and `spelt` (B, T) says which is whose. For an
-    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there is the
-    `text` instead, as code points.
+    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there is
+    the `text` instead, as code points.
     """
 
     def __init__(
