@@ -81,7 +81,7 @@ class DataSettings(Settings):
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
-    columns: dict[str, str | int] = {}
+    columns: dict[str, str | Annotated[int, Field(strict=True)]] = {}
     """Which column or field plays which role, such as `text: body`; by number where columns have no names."""
     scramble: float = Field(default=0.0, ge=0, le=1)
     """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""

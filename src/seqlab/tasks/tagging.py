@@ -51,6 +51,11 @@ class Known:
         scheme = scheme_of([sentence.tags for sentence in sentences]) if mark_spans(tags) else None
         return cls(tags, scheme, Alphabet.learnt(word for sentence in sentences for word in sentence.words))
 
+    @property
+    def types(self) -> list[str]:
+        """What spans can be; nothing where tags mark none."""
+        return span_types(self.tags) if mark_spans(self.tags) else []
+
 
 class Tagging(Task):
     """A word is what stands between blanks, and one token."""
@@ -109,7 +114,7 @@ class Tagging(Task):
             words = "".join(map(chr, codes)).rstrip("\0").split(" ")
             line = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
             answer: dict[str, Any] = {"answer": line, "words": words, "tags": tags}
-            if mark_spans(self.known.tags):
+            if self.known.types:
                 text = [(span, " ".join(words[span.start : span.stop])) for span in spans(tags)]
                 answer["spans"] = [{**span._asdict(), "text": inside} for span, inside in text]
             found.append(answer)
@@ -128,7 +133,7 @@ class Tagging(Task):
         return {**figures, "words": int(totals["words"]), "unknown": split.unknown}
 
     def signature(self, split: Split) -> dict[str, Any]:
-        spans = {"spans": "as conlleval counts them"} if mark_spans(self.known.tags) else {}
+        spans = {"spans": "as conlleval counts them"} if self.known.types else {}
         return {"tags": len(self.known.tags), **spans}
 
 
@@ -155,8 +160,7 @@ class TaggedSentences(Examples):
         flat = np.concatenate(self.tokens)
         self.unknown = 0 if tokenizer.unknown_id is None else int((flat == tokenizer.unknown_id).sum())
         self.single = np.bincount(flat, minlength=tokenizer.vocab_size) == 1
-        types = span_types(known.tags) if mark_spans(known.tags) and not self.training else None
-        self.types = None if types is None else {type: number for number, type in enumerate(types)}
+        self.types = {} if self.training else {type: number for number, type in enumerate(known.types)}
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self._read(int(index), key) for index in indices])
@@ -169,8 +173,8 @@ class TaggedSentences(Examples):
             texts = [" ".join(self.sentences[index].words) for index in indices]
             return Batch(batch, text=padded([[ord(character) for character in text] for text in texts])[0])
         batch["tags"] = padded([self.tags[index] for index in indices])[0]
-        if self.types is not None:
-            batch["spans"] = torch.tensor(self._spans(indices, self.types), dtype=torch.long).reshape(-1, 4)
+        if self.types:
+            batch["spans"] = torch.tensor(self._spans(indices), dtype=torch.long).reshape(-1, 4)
         return batch
 
     def _read(self, index: int, key: Key) -> list[int]:
@@ -181,9 +185,9 @@ class TaggedSentences(Examples):
             tokens = np.where(hidden, self.unknown_id, tokens)
         return cast(list[int], tokens.tolist())
 
-    def _spans(self, indices: Indices, types: Mapping[str, int]) -> list[tuple[int, int, int, int]]:
+    def _spans(self, indices: Indices) -> list[tuple[int, int, int, int]]:
         return [
-            (row, types.get(span.type, -1), span.start, span.stop)
+            (row, self.types.get(span.type, -1), span.start, span.stop)
             for row, index in enumerate(indices)
             for span in spans(self.sentences[index].tags)
         ]
@@ -193,7 +197,10 @@ def _sentences(
     data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "tags")
 ) -> list[Sentence]:
     """The sentences of a split, each with a tag for each word; without tags, where they are not among the roles."""
-    return [_sentence(record) for record in read(data, which, roles)]
+    found = [_sentence(record) for record in read(data, which, roles)]
+    if not found:
+        raise DataError(f"there are no sentences in data.{which}", hint="name a file that has some")
+    return found
 
 
 def _sentence(record: Record) -> Sentence:
