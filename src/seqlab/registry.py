@@ -13,6 +13,7 @@ from seqlab.errors import RecipeError, nearest
 
 TASKS = {
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
+    "tagging": "seqlab.tasks.tagging:Tagging",
 }
 
 TOKENIZERS = {
@@ -35,6 +36,7 @@ MODELS = {
     "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
+    "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
 }
 
 CELLS = {
@@ -54,6 +56,11 @@ CELLS = {
     "mut3": "seqlab.nn.cells:MUT3",
 }
 
+CHARACTERS = {
+    "recurrent": "seqlab.nn.characters:RecurrentCharacters",
+    "convolutional": "seqlab.nn.characters:ConvolutionalCharacters",
+}
+
 OUTPUTS = {
     "softmax": "seqlab.nn.output:Softmax",
     "sampled": "seqlab.nn.output:SampledSoftmax",
@@ -62,6 +69,7 @@ OUTPUTS = {
 
 OBJECTIVES = {
     "next-token": "seqlab.objectives.next_token:NextToken",
+    "tags": "seqlab.objectives.tags:Tags",
 }
 
 OPTIMIZERS = {
@@ -86,6 +94,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "tokenizer": TOKENIZERS,
     "model": MODELS,
     "cell": CELLS,
+    "characters": CHARACTERS,
     "output": OUTPUTS,
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,

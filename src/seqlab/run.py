@@ -13,12 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from torch import nn
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Split
+from seqlab.data.randomness import Key
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
 from seqlab.decoding.generate import generate
@@ -37,6 +39,8 @@ from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import read_log
+
+Answer = dict[str, Any]
 
 
 class Run:
@@ -168,6 +172,19 @@ class Run:
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
         return score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
+
+    def predict(
+        self, data: str | Sequence[str], *, lines: bool = False, batch_size: int | None = None
+    ) -> Iterator[Answer]:
+        """The task's answers for the examples of files, first to last; with `lines`, of the lines of plain texts."""
+        update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
+        if lines:
+            update |= {"format": "txt", "documents": "line"}
+        split = self.task.asked(self.recipe.data.model_copy(update=update))
+        order = split.order(batch_size or self.recipe.training.batch_size, seed=0)
+        with torch.no_grad():
+            for _, indices in order.once():
+                yield from self.task.answers(self.objective, split.batch(indices, Key(0, 0)).to(self.device))
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""

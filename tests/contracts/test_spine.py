@@ -71,9 +71,9 @@ CASES = {
     "tagger": {
         "example": neighbours,
         "recipe": {
-            "task": "tagging",
+            "task": "step-tagging",
             "model": "both-ways",
-            "objective": "tags",
+            "objective": "step-tags",
             "training": {"steps": 200, "learning_rate": 0.02},
         },
         "reaches": {"accuracy": 0.99},

@@ -12,6 +12,7 @@ import click
 COMMANDS = {
     "train": "Train a recipe into a run folder.",
     "evaluate": "Measure a run on held-out data.",
+    "predict": "Answers of a run: classes, tags, forecasts.",
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "compare": "Train several recipes under one budget: one table, one plot.",

@@ -1,4 +1,4 @@
-"""Sequences that are wherever Python is: its documentation, and the sources and bytecode of its standard library.
+"""Sequences that are wherever Python is: its documentation, the sources and bytecode of its standard library, dates.
 
 Each has a fixed split by document: those whose names hash below a share are for validation, about 3 % of
 the characters. A document with more than half a per cent of all characters is always for training, so that no
@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from seqlab.data.date_parts import dates
 from seqlab.errors import DataError
 
 VALID_SHARE = 0.07
@@ -72,11 +73,20 @@ def python_bytecode() -> Iterator[Document]:
             yield Document(_name(path), "\n".join(lines) + "\n")
 
 
+def date_parts() -> Iterator[Document]:
+    """Dates in several languages, a piece and its tag a line."""
+    for name, pieces in dates():
+        yield Document(name, "".join(f"{piece} {tag}\n" for piece, tag in pieces))
+
+
 TEXTS: dict[str, Callable[[], Iterator[Document]]] = {
     "python-docs": python_docs,
     "python-code": python_code,
     "python-bytecode": python_bytecode,
+    "date-parts": date_parts,
 }
+IN_COLUMNS = {"date-parts"}
+"""Those whose documents are sentences with a word and its tag a line."""
 
 
 def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]:
@@ -88,6 +98,8 @@ def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]
 @lru_cache(maxsize=3)
 def content_hash(name: str) -> str:
     """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
+    if name in IN_COLUMNS:  # made of nothing but what is written here
+        return hashlib.sha256(repr(_all(name)).encode()).hexdigest()
     digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())
     for path in _sources():
         digest.update(f"\n{_name(path)}\n".encode() + path.read_bytes())

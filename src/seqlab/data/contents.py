@@ -3,6 +3,7 @@
 Plain text (everything without another extension): a record is the file (in pieces, every character kept), a
 paragraph or a line (without blank lines and the \\n or \\r\\n at ends of lines). Text is UTF-8, and a BOM at its
 start is dropped. .jsonl (an object a line), .csv and .tsv (a header, then rows), .parquet: a record is a row.
+.conll and .bio (a token a line), .conllu: a record is a sentence (`data/conll.py`).
 .npy: an array, one long sequence or a sequence a row. .fasta (.fa, .fna, .faa): the letters of each sequence,
 without its header and ends of lines.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqlab.data.arrays import array_cut, array_records, opened_array
+from seqlab.data.conll import columns_of, sentences
 from seqlab.data.files import BLOCK, Piece, cut_point, format_of, lines, pieces, size_of
 from seqlab.data.parquet import Parquet
 from seqlab.data.records import Record
@@ -57,6 +59,8 @@ def records_of(path: Path, asked: Asked, start: int = 0, stop: int | None = None
         records = _of_fasta(pieces(path, start, stop), path, asked)
     elif format == "txt":
         records = text_records(pieces(path, start, stop), str(path), asked)
+    elif format in ("conll", "conllu"):
+        records = sentence_records(pieces(path), str(path), asked, format)
     else:
         records = _of_rows(parse_rows(format, lines(pieces(path), str(path))), path, asked)
     for record in records:
@@ -134,6 +138,11 @@ def _paragraphs(numbered: Iterable[tuple[int, str]], longest: int = BLOCK) -> It
         yield "\n".join(held), first, True
 
 
+def sentence_records(text: Iterable[Piece], file: str, asked: Asked, format: str = "conll") -> Iterator[Record]:
+    """The sentences of a text whose words stand in columns."""
+    return sentences(lines(text, file), file, columns_of(asked.roles, asked.data.columns, format), format)
+
+
 def _of_fasta(text: Iterable[Piece], path: Path, asked: Asked) -> Iterator[Record]:
     """Each sequence, its lines joined, in pieces if it is long. What stands before the first header is one too.
 
@@ -164,7 +173,7 @@ def _of_fasta(text: Iterable[Piece], path: Path, asked: Asked) -> Iterator[Recor
 
 
 def _of_rows(rows: Iterable[Row], path: Path, asked: Asked) -> Iterator[Record]:
-    columns = {role: asked.data.columns.get(role, role) for role in asked.roles}
+    columns = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
     for row in rows:
         if row.fault is not None:
             place = f"{path}, line {row.line}, column {row.column}"
@@ -201,7 +210,7 @@ def _cell(row: Row, column: str, role: str, path: Path, asked: Asked) -> str:
 
 def _parquet_rows(path: Path, asked: Asked) -> Iterator[Row]:
     file = Parquet(path)
-    columns = {asked.data.columns.get(role, role): role for role in asked.roles}
+    columns = {str(asked.data.columns.get(role, role)): role for role in asked.roles}
     for column, role in columns.items():
         file.column(column, role, lists=asked.symbols)
     return file.rows(list(columns))

@@ -25,6 +25,8 @@ FORMATS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
     ".npy": "npy",
+    **dict.fromkeys((".conll", ".bio"), "conll"),
+    ".conllu": "conllu",
     **dict.fromkeys((".fasta", ".fa", ".fna", ".faa"), "fasta"),
 }
 

@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Literal
 
 from seqlab.data import builtin
-from seqlab.data.contents import Asked, cut_of, format_in, plain_size, records_of, text_records, texts_in
+from seqlab.data.contents import (
+    Asked,
+    cut_of,
+    format_in,
+    plain_size,
+    records_of,
+    sentence_records,
+    text_records,
+    texts_in,
+)
 from seqlab.data.files import BLOCK, Piece, find_files, opened, size_of
 from seqlab.data.noise import scrambled
 from seqlab.data.records import Record
@@ -152,7 +161,8 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
         if isinstance(name, str):
             for document in builtin.documents(name, split):
                 text = [Piece(document.text, 1, ends=True)]
-                yield from text_records(text, f"{name}:{document.name}", asked)
+                records = sentence_records if name in builtin.IN_COLUMNS else text_records
+                yield from records(text, f"{name}:{document.name}", asked)
 
 
 def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from seqlab.data.batches import Batch, Split
+from seqlab.errors import RunError
+from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
 
@@ -68,6 +70,17 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
+
+    def asked(self, data: DataSettings) -> Split:
+        """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
+        raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        """For models that answer: what a person reads about each example of a batch, as plain data.
+
+        `text` is what was asked (if it can be shown in a line), `answer` the answer in a line; other keys as they are.
+        """
+        raise NotImplementedError
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
         """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""

@@ -94,5 +94,5 @@ class Tagging(Task):
 
 
 register("model", "both-ways", BothWays)
-register("objective", "tags", Tags)
-register("task", "tagging", Tagging)
+register("objective", "step-tags", Tags)
+register("task", "step-tagging", Tagging)

@@ -1,0 +1,70 @@
+"""A recurrent net that reads a sequence from both ends, for any cell.
+
+B rows · T positions · D width of the inputs · H width of a direction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor
+
+from seqlab import registry
+from seqlab.models.encoder import Encoded, Encoder
+from seqlab.nn.cells import Cell
+from seqlab.nn.characters import CharacterSettings, character_reader
+from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
+from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.recurrent import Arrangement, Recurrent
+from seqlab.recipe import Kind, PartSettings
+
+
+class RecurrentEncoder(Encoder):
+    """x_t = E[w_t], states [→h_t; ←h_t] (or →h_t alone) in `depth` layers
+
+    With `characters` x_t = [E[w_t]; c_t], where c_t is made of the characters of the word.
+    """
+
+    class Settings(PartSettings, Arrangement):
+        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+        width: int = Field(default=128, gt=0)
+        """Of each direction."""
+        embedding: int | None = Field(default=None, gt=0)
+        """The width of the embeddings; `width` by default."""
+        characters: CharacterSettings = None
+        """How words are also read character by character; not at all by default."""
+        depth: int = Field(default=1, gt=0, le=1000)
+        both_ways: bool = True
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Of embeddings, between layers, and of the last layer's states."""
+        dropout_mask: Mask = "position"
+        """A new mask for each position, or one for a whole sequence (variational)."""
+        embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
+        """The share of the words that are left out of a batch altogether."""
+
+    def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0) -> None:
+        super().__init__()
+        hidden, embedded = settings.width, settings.embedding or settings.width
+        self.width = hidden * (2 if settings.both_ways else 1)
+        self.embedding = TokenEmbedding(vocab_size, embedded)
+        self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
+        self.dropout = dropout(settings.dropout, settings.dropout_mask)
+        self.characters = character_reader(settings.characters, alphabet_size) if settings.characters else None
+        read = embedded if self.characters is None else embedded + self.characters.width
+        cell: type[Cell] = registry.find("cell", settings.cell.kind)
+        widths = settings.widths_below(read, self.width, settings.depth)
+        there, back = ([cell(below, hidden, settings.cell) for below in widths] for _ in range(2))
+        self.recurrent = Recurrent(there, self.dropout, back=back if settings.both_ways else (), arrangement=settings)
+        torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
+        tokens, mask = batch["tokens"], batch["mask"]
+        x = self.drop_words(self.embedding(tokens), tokens)
+        if self.characters is not None:  # read once for each different word of the batch
+            x = torch.cat([x, self.characters(batch["spellings"])[batch["spelt"]]], -1)
+        x = self.dropout(x)
+        states, _ = self.recurrent(x, self.recurrent.start(len(x), x), mask)
+        return Encoded(self.dropout(states), mask)

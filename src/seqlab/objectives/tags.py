@@ -1,0 +1,138 @@
+"""A tag for every word, each by itself or all of a sentence at once.
+
+B rows · T positions · N tags
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from pydantic import model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.data.batches import Batch
+from seqlab.errors import RecipeError
+from seqlab.models.encoder import Encoder
+from seqlab.models.language_model import State
+from seqlab.nn.crf import CRF
+from seqlab.objectives.objective import Loss, Objective
+from seqlab.objectives.spans import may_follow, spans
+from seqlab.recipe import PartSettings
+
+
+class TagScores(nn.Linear):
+    """s_t = W h_t + b: a score for each tag."""
+
+    def __init__(self, width: int, names: Sequence[str], scheme: str | None = None) -> None:
+        super().__init__(width, len(names))
+        self.names, self.scheme = list(names), scheme
+
+
+class EachAlone(nn.Module):
+    """p(y | s) = Π_t softmax(s_t)(y_t)"""
+
+    def losses(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """−log p(tags): (B, T, N), (B, T), (B, T) → (B,)"""
+        losses = F.cross_entropy(scores.mT, tags, reduction="none")
+        return losses.masked_fill(~mask, 0.0).sum(1)
+
+    def best(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """The most probable tags (B, T); 0 where nothing is real."""
+        return scores.argmax(-1).masked_fill(~mask, 0)
+
+    def possible(self, tags: Tensor, mask: Tensor) -> Tensor:
+        """Which rows (B,) have a probability: all."""
+        return torch.ones_like(mask[:, 0])
+
+
+class TagHead(nn.Module):
+    """Scores of tags, and what makes a sentence's probability of them."""
+
+    def __init__(self, scores: TagScores, sentence: CRF | EachAlone) -> None:
+        super().__init__()
+        self.scores, self.sentence = scores, sentence
+
+
+class Tags(Objective):
+    """−Σ log p(tags of a sentence | its words)
+
+    In evaluations a sentence that has no probability (a tag that was not in the training data, or one that breaks the
+    rules) is left out of the loss, and counts in all else.
+    """
+
+    class Settings(PartSettings):
+        crf: bool = False
+        """Tags depend on the tags beside them (a conditional random field); otherwise each is chosen by itself."""
+        rules: bool = False
+        """With a CRF: what cannot follow each other in the way of tagging found in the training data (BIO, IOB1 or
+        IOBES), such as I-PER after O, has probability 0."""
+
+        @model_validator(mode="after")
+        def _rules_need_neighbours(self) -> Self:
+            if self.rules and not self.crf:
+                raise ValueError("rules are about neighbours, and only crf: true looks at them")
+            return self
+
+    body: Encoder
+
+    def __init__(self, settings: Settings, body: Encoder, head: TagScores) -> None:
+        super().__init__()
+        self.settings, self.body = settings, body
+        allowed = allowed_by(head) if settings.rules else None
+        self.head = TagHead(head, CRF(len(head.names), allowed) if settings.crf else EachAlone())
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        (scores, mask), tags = self._scores(batch), batch["tags"]
+        sentence = self.head.sentence
+        if self.training:
+            return Loss(sentence.losses(scores, tags, mask).sum(), mask.sum())
+        best = sentence.best(scores, mask)
+        parts = {"right": ((best == tags) & mask).sum(), "words": mask.sum()}
+        if "spans" in batch:
+            parts |= self._span_counts(best, batch)
+        known = ((tags >= 0) | ~mask).all(1)
+        likely = known & sentence.possible(tags.clamp(min=0), mask)
+        losses = sentence.losses(scores[likely], tags[likely], mask[likely])
+        return Loss(losses.sum(), mask[likely].sum(), parts)
+
+    def best(self, batch: Batch) -> list[list[str]]:
+        """The tags of each sentence."""
+        scores, mask = self._scores(batch)
+        return self._named(self.head.sentence.best(scores, mask), mask)
+
+    def _scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        states, mask = self.body(batch)
+        return self.head.scores(states), mask
+
+    def _named(self, best: Tensor, mask: Tensor) -> list[list[str]]:
+        names, lengths = self.head.scores.names, mask.sum(1).tolist()
+        return [[names[tag] for tag in row[:length]] for row, length in zip(best.tolist(), lengths, strict=True)]
+
+    def _span_counts(self, best: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """How many spans there are, how many were found, and how many of these are right: type, start and stop."""
+        types = {name: number for number, name in enumerate(span_types(self.head.scores.names))}
+        found = {
+            (row, types[span.type], span.start, span.stop)
+            for row, tags in enumerate(self._named(best, batch["mask"]))
+            for span in spans(tags)
+        }
+        gold = {tuple(span) for span in batch["spans"].tolist()}
+        counts = {"spans": len(batch["spans"]), "found": len(found), "hits": len(found & gold)}
+        return {name: torch.tensor(count, device=best.device) for name, count in counts.items()}
+
+
+def span_types(names: Sequence[str]) -> list[str]:
+    """What spans can be, in the order of their numbers."""
+    return sorted({name.partition("-")[2] for name in names})
+
+
+def allowed_by(head: TagScores) -> Tensor:
+    """Which tag may follow which (N + 1, N + 1), the last row for the beginning and the last column for the end."""
+    if head.scheme is None:
+        what = "the tags of the training data follow none of the rules of BIO, IOB1 and IOBES"
+        raise RecipeError(what, where="objective.rules", hint="set objective.rules=false")
+    ends: list[str | None] = [*head.names, None]
+    return torch.tensor([[may_follow(head.scheme, before, tag) for tag in ends] for before in ends])

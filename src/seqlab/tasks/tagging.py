@@ -1,0 +1,223 @@
+"""Tagging: a tag for every word of a sentence (parts of speech, named entities, pieces of dates)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.order import Indices
+from seqlab.data.randomness import Key
+from seqlab.data.readers import read
+from seqlab.data.records import Record
+from seqlab.data.spelling import Alphabet, Spellings
+from seqlab.errors import DataError, RecipeError
+from seqlab.models.encoder import Encoder
+from seqlab.objectives.objective import Objective
+from seqlab.objectives.spans import mark_spans, scheme_of, spans
+from seqlab.objectives.tags import Tags, TagScores, span_types
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.task import Task, Totals
+from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.fitted import fitted
+
+
+@dataclass(frozen=True)
+class Sentence:
+    words: list[str]
+    tags: list[str]
+    """None at all where they are asked for."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was learnt from the training data beside the words."""
+
+    tags: list[str]
+    scheme: str | None
+    """How tags mark spans; None where they mark none, or break all rules."""
+    alphabet: Alphabet
+
+    @classmethod
+    def learnt(cls, sentences: Sequence[Sentence]) -> Known:
+        tags = sorted({tag for sentence in sentences for tag in sentence.tags})
+        scheme = scheme_of([sentence.tags for sentence in sentences]) if mark_spans(tags) else None
+        return cls(tags, scheme, Alphabet.learnt(word for sentence in sentences for word in sentence.words))
+
+    @property
+    def types(self) -> list[str]:
+        """What spans can be; nothing where tags mark none."""
+        return span_types(self.tags) if mark_spans(self.tags) else []
+
+
+class Tagging(Task):
+    """A word is what stands between blanks, and one token."""
+
+    metric = "error"
+
+    class Settings(PartSettings):
+        unknown: float = Field(default=0.0, ge=0, lt=1)
+        """In training, the chance that a word of which there is only one is read as `<unk>`: a model that never meets
+        unknown words does not learn what to make of them."""
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, known: Known) -> None:
+        self.settings, self.tokenizer, self.known = settings, tokenizer, known
+        if settings.unknown and tokenizer.unknown_id is None:
+            what = f"the tokenizer '{tokenizer.kind}' knows everything: nothing can become unknown"
+            raise RecipeError(what, where="task.unknown", hint="leave it out")
+
+    @classmethod
+    def prepare(cls, recipe: Recipe) -> Tagging:
+        tokenizer = fitted(recipe.tokenizer, recipe.data)
+        return cls(cast(Tagging.Settings, recipe.task), tokenizer, Known.learnt(_sentences(recipe.data, "train")))
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Tagging:
+        known = Known(memory["tags"], memory["scheme"], Alphabet(memory["alphabet"]))
+        return cls(cast(Tagging.Settings, recipe.task), tokenizer, known)
+
+    def memory(self) -> dict[str, Any]:
+        known = self.known
+        return {"tags": known.tags, "scheme": known.scheme, "alphabet": known.alphabet.characters}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"vocab_size": self.tokenizer.vocab_size, "alphabet_size": len(self.known.alphabet)}
+
+    def head(self, body: nn.Module) -> TagScores:
+        return TagScores(cast(Encoder, body).width, self.known.tags, self.known.scheme)
+
+    def check(self, body: nn.Module) -> None:
+        if not isinstance(body, Encoder):
+            hint = "choose an encoder, such as model.kind=recurrent-encoder"
+            raise RecipeError("this model does not read a sentence as a whole", where="model.kind", hint=hint)
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> TaggedSentences:
+        sentences = _sentences(data, which)
+        return TaggedSentences(sentences, self.tokenizer, self.known, self.settings.unknown if training else None)
+
+    def asked(self, data: DataSettings) -> TaggedSentences:
+        """Lines of plain texts are cut at blanks."""
+        sentences = _sentences(data.model_copy(update={"documents": "line"}), "valid", ("text",))
+        return TaggedSentences(sentences, self.tokenizer, self.known)
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        found = []
+        for codes, tags in zip(batch["text"].tolist(), cast(Tags, objective).best(batch), strict=True):
+            words = "".join(map(chr, codes)).rstrip("\0").split(" ")
+            line = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
+            answer: dict[str, Any] = {"answer": line, "words": words, "tags": tags}
+            if self.known.types:
+                text = [(span, " ".join(words[span.start : span.stop])) for span in spans(tags)]
+                answer["spans"] = [{**span._asdict(), "text": inside} for span, inside in text]
+            found.append(answer)
+        return found
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """Spans are counted as conlleval does: right are those with the right type, start and stop."""
+        assert isinstance(split, TaggedSentences)
+        count, accuracy = totals["count"], totals["right"] / totals["words"]
+        figures = {"loss": totals["sum"] / count if count else math.inf, "error": 1 - accuracy, "accuracy": accuracy}
+        if "spans" in totals:
+            precision = totals["hits"] / max(1, totals["found"])
+            recall = totals["hits"] / max(1, totals["spans"])
+            f1 = 2 * totals["hits"] / max(1, totals["found"] + totals["spans"])
+            figures |= {"error": 1 - f1, "precision": precision, "recall": recall, "f1": f1}
+        return {**figures, "words": int(totals["words"]), "unknown": split.unknown}
+
+    def signature(self, split: Split) -> dict[str, Any]:
+        spans = {"spans": "as conlleval counts them"} if self.known.types else {}
+        return {"tags": len(self.known.tags), **spans}
+
+
+class TaggedSentences(Examples):
+    """`tokens`, `mask` and `tags` (B, T), where −1 is a tag that is not known; the spelling of each word.
+
+    `spellings` (U, L) are those of all different words of a batch, and `spelt` (B, T) says which is whose. For an
+    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there is
+    the `text` instead, as code points.
+    """
+
+    def __init__(
+        self, sentences: Sequence[Sentence], tokenizer: Tokenizer, known: Known, hide: float | None = None
+    ) -> None:
+        super().__init__([len(sentence.words) for sentence in sentences], training=hide is not None)
+        self.sentences, self.hide, self.unknown_id = sentences, hide or 0.0, tokenizer.unknown_id or 0
+        self.tokens = [np.array(ids) for ids in _encoded(sentences, tokenizer)]
+        tags = {tag: number for number, tag in enumerate(known.tags)}
+        self.tags = [[tags.get(tag, -1) for tag in sentence.tags] for sentence in sentences]
+        words = dict.fromkeys(word for sentence in sentences for word in sentence.words)
+        numbers = {word: number for number, word in enumerate(words)}
+        self.words = [np.array([numbers[word] for word in sentence.words]) for sentence in sentences]
+        self.spellings = Spellings(list(words), known.alphabet)
+        flat = np.concatenate(self.tokens)
+        self.unknown = 0 if tokenizer.unknown_id is None else int((flat == tokenizer.unknown_id).sum())
+        self.single = np.bincount(flat, minlength=tokenizer.vocab_size) == 1
+        self.types = {} if self.training else {type: number for number, type in enumerate(known.types)}
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        tokens, mask = padded([self._read(int(index), key) for index in indices])
+        different, which = np.unique(np.concatenate([self.words[index] for index in indices]), return_inverse=True)
+        spelt = torch.zeros_like(tokens)
+        spelt[mask] = torch.from_numpy(which)
+        spellings = torch.from_numpy(self.spellings.of(different))
+        batch = Batch(tokens=tokens, mask=mask, spelt=spelt, spellings=spellings)
+        if not self.sentences[indices[0]].tags:
+            texts = [" ".join(self.sentences[index].words) for index in indices]
+            return Batch(batch, text=padded([[ord(character) for character in text] for text in texts])[0])
+        batch["tags"] = padded([self.tags[index] for index in indices])[0]
+        if self.types:
+            batch["spans"] = torch.tensor(self._spans(indices), dtype=torch.long).reshape(-1, 4)
+        return batch
+
+    def _read(self, index: int, key: Key) -> list[int]:
+        """The words of a sentence; in training, some of those that occur only once become unknown."""
+        tokens = self.tokens[index]
+        if self.hide:
+            hidden = self.single[tokens] & (key.generator(index).random(len(tokens)) < self.hide)
+            tokens = np.where(hidden, self.unknown_id, tokens)
+        return cast(list[int], tokens.tolist())
+
+    def _spans(self, indices: Indices) -> list[tuple[int, int, int, int]]:
+        return [
+            (row, self.types.get(span.type, -1), span.start, span.stop)
+            for row, index in enumerate(indices)
+            for span in spans(self.sentences[index].tags)
+        ]
+
+
+def _sentences(
+    data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "tags")
+) -> list[Sentence]:
+    """The sentences of a split, each with a tag for each word; without tags, where they are not among the roles."""
+    found = [_sentence(record) for record in read(data, which, roles)]
+    if not found:
+        raise DataError(f"there are no sentences in data.{which}", hint="name a file that has some")
+    return found
+
+
+def _sentence(record: Record) -> Sentence:
+    words, tags = record.fields["text"].split(), record.fields.get("tags", "").split()
+    if not words:
+        raise DataError("a sentence without words", where=record.place, hint="leave it out")
+    if "tags" in record.fields and len(words) != len(tags):
+        what, hint = f"{len(words)} words but {len(tags)} tags", "give each word, between blanks, one tag"
+        raise DataError(what, where=record.place, hint=hint)
+    return Sentence(words, tags)
+
+
+def _encoded(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> list[list[int]]:
+    found = tokenizer.encode_batch([" ".join(sentence.words) for sentence in sentences])
+    for ids, sentence in zip(found, sentences, strict=True):
+        if len(ids) != len(sentence.words):
+            what = f"{len(ids)} tokens for {len(sentence.words)} words ({' '.join(sentence.words)[:40]})"
+            hint = "a tag belongs to a word: set tokenizer.kind=word and tokenizer.split=whitespace"
+            raise RecipeError(what, where="tokenizer", hint=hint)
+    return found

@@ -1,0 +1,107 @@
+"""Sums over sentences: which count, and what is counted."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from seqlab.data.batches import Batch
+from seqlab.errors import RecipeError
+from seqlab.models.encoder import Encoded, Encoder
+from seqlab.objectives.tags import Tags, TagScores
+
+NAMES = ["B-X", "B-Y", "I-X", "I-Y", "O"]
+
+
+class Given(Encoder):
+    """States are given with the batch."""
+
+    width = 5
+
+    def forward(self, batch):
+        return Encoded(batch["states"], batch["mask"])
+
+
+def objective(scheme="BIO", **settings):
+    head = TagScores(5, NAMES, scheme)
+    nn.init.eye_(head.weight)
+    nn.init.zeros_(head.bias)
+    return Tags(Tags.Settings(kind="tags", **settings), Given(), head)
+
+
+def batch(guesses, tags, spans):
+    """Sentences whose scores are 9 for the guess and 0 for the others."""
+    longest = max(len(row) for row in tags)
+    states, mask = torch.zeros(len(tags), longest, 5), torch.zeros(len(tags), longest, dtype=torch.bool)
+    gold = torch.zeros(len(tags), longest, dtype=torch.long)
+    for row, (guessed, right) in enumerate(zip(guesses, tags, strict=True)):
+        for place, (guess, tag) in enumerate(zip(guessed, right, strict=True)):
+            states[row, place, NAMES.index(guess)] = 9.0
+            gold[row, place] = NAMES.index(tag) if tag in NAMES else -1
+            mask[row, place] = True
+    return Batch(states=states, mask=mask, tags=gold, spans=torch.tensor(spans).reshape(-1, 4))
+
+
+GUESSES = [["B-X", "I-X", "O", "B-Y"], ["B-X", "O"]]
+RIGHT = [["B-X", "I-X", "O", "B-X"], ["B-X", "I-X"]]
+SPANS = [(0, 1, 0, 2), (0, 1, 3, 4), (1, 1, 0, 2)]
+"""Row, type (of "", X and Y), start and stop."""
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_parts(crf):
+    one = objective(crf=crf).eval()
+    given = batch(GUESSES, RIGHT, SPANS)
+    loss = one(given)
+    assert {name: int(part) for name, part in loss.parts.items()} == {
+        "right": 4,
+        "words": 6,
+        "spans": 3,
+        "found": 3,
+        "hits": 1,
+    }
+    assert int(loss.count) == 6
+    assert one.best(given) == GUESSES
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_a_tag_that_is_not_known_counts_in_all_but_the_loss(crf):
+    one = objective(crf=crf).eval()
+    whole, part = one(batch(GUESSES, RIGHT, [])), one(batch(GUESSES[1:], RIGHT[1:], []))
+    odd = one(batch(GUESSES, [["B-X", "I-X", "O", "B-NEW"], RIGHT[1]], []))
+    torch.testing.assert_close(odd.sum, part.sum)
+    assert int(odd.count) == 2
+    assert int(odd.parts["words"]) == int(whole.parts["words"]) == 6
+    none = one(batch([["O"]], [["B-NEW"]], []))
+    assert (none.sum.item(), int(none.count), int(none.parts["right"])) == (0, 0, 0)
+
+
+def test_a_sentence_that_breaks_the_rules_likewise():
+    one = objective(crf=True, rules=True).eval()
+    loss = one(batch([["O", "I-X"], ["O"]], [["O", "I-X"], ["O"]], []))
+    assert int(loss.count) == 1
+    assert int(loss.parts["right"]) == 2  # O or I-X of the first sentence, but not both
+    assert loss.sum.isfinite()
+
+
+def test_rules_need_a_chain_and_a_way_of_tagging():
+    with pytest.raises(ValidationError, match="only crf: true looks at them"):
+        Tags.Settings(kind="tags", rules=True)
+    with pytest.raises(RecipeError, match="follow none of the rules"):
+        objective(scheme=None, crf=True, rules=True)
+
+
+def test_training_counts_words_alone():
+    loss = objective(crf=True).train()(batch(GUESSES, RIGHT, []))
+    assert int(loss.count) == 6
+    assert not loss.parts
+
+
+def test_weights_are_the_head_s():
+    assert {name for name, _ in objective(crf=True).named_parameters()} == {
+        "head.scores.weight",
+        "head.scores.bias",
+        "head.sentence.transitions",
+        "head.sentence.first",
+        "head.sentence.last",
+    }
