@@ -13,6 +13,8 @@ from seqlab.errors import RecipeError, nearest
 
 TASKS = {
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
+    "classification": "seqlab.tasks.classification:Classification",
+    "tree-classification": "seqlab.tasks.tree_classification:TreeClassification",
 }
 
 TOKENIZERS = {
@@ -36,6 +38,7 @@ MODELS = {
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
+    "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
 }
 
 CELLS = {
@@ -63,6 +66,8 @@ OUTPUTS = {
 
 OBJECTIVES = {
     "next-token": "seqlab.objectives.next_token:NextToken",
+    "classes": "seqlab.objectives.classes:Classes",
+    "node-classes": "seqlab.objectives.classes:NodeClasses",
 }
 
 OPTIMIZERS = {

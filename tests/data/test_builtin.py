@@ -10,7 +10,13 @@ from seqlab.data import builtin
 from seqlab.data.readers import read
 from seqlab.recipe import DataSettings
 
-SMALLEST = {"python-docs": 1_500_000, "python-code": 5_000_000, "python-bytecode": 5_000_000}
+SMALLEST = {
+    "python-docs": 1_500_000,
+    "python-code": 5_000_000,
+    "python-bytecode": 5_000_000,
+    "python-topics": 400_000,
+    "phrases": 300_000,
+}
 
 
 @pytest.mark.parametrize("name", builtin.TEXTS)

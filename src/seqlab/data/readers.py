@@ -151,8 +151,11 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
     for name in sources:
         if isinstance(name, str):
             for document in builtin.documents(name, split):
-                text = [Piece(document.text, 1, ends=True)]
-                yield from text_records(text, f"{name}:{document.name}", asked)
+                place, fields = f"{name}:{document.name}", {"text": document.text, "label": document.label or ""}
+                if document.label is not None and set(asked.roles) == set(fields):
+                    yield Record(fields, place, 1)
+                else:
+                    yield from text_records([Piece(document.text, 1, ends=True)], place, asked)
 
 
 def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:
