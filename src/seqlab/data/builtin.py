@@ -60,9 +60,8 @@ def python_docs() -> Iterator[Document]:
     """The language reference that `help()` shows, then the docstrings of each module of the library."""
     for topic, text in sorted(_topics().items()):
         yield Document(f"topics/{topic}", text)
-    for path in _sources():
-        if strings := _docstrings(_read(path)):
-            yield Document(_name(path), "\n\n".join(strings) + "\n")
+    for name, strings in _documented():
+        yield Document(name, "\n\n".join(strings) + "\n")
 
 
 def python_code() -> Iterator[Document]:
@@ -87,11 +86,7 @@ def python_topics() -> Iterator[Document]:
 
     One that stands in two places is left out: it would say nothing about either, and one of them might be held out.
     """
-    found = [
-        (_name(path), place, text)
-        for path in _sources()
-        for place, text in enumerate(" ".join(one.split()) for one in _docstrings(_read(path)))
-    ]
+    found = [(name, n, " ".join(one.split())) for name, strings in _documented() for n, one in enumerate(strings)]
     often = Counter(text for _, _, text in found)
     once = [(name, place, text) for name, place, text in found if often[text] == 1 and len(text) >= SHORTEST_TOPIC]
     sizes = Counter(_package(name) for name, _, _ in once)
@@ -177,6 +172,13 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return ""
+
+
+@lru_cache(maxsize=1)  # several sets are made of them
+def _documented() -> list[tuple[str, list[str]]]:
+    """The docstrings of each module of the library that has some."""
+    found = [(_name(path), _docstrings(_read(path))) for path in _sources()]
+    return [(name, strings) for name, strings in found if strings]
 
 
 def _docstrings(source: str) -> list[str]:
