@@ -24,6 +24,7 @@ def test_nodes_come_children_first():
 
 def test_blanks_do_not_matter():
     assert tree(" ( 3(2 It)  (4\tgood) ) ").labels == tree("(3 (2 It) (4 good))").labels
+    assert tree("(2 8\u00a01\\/2)").words == ["8\u00a01\\/2"]  # this one is part of a word of the treebank
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from seqlab.data.records import Record
 from seqlab.errors import DataError
 
 Numbers = NDArray[np.int64]
-PIECES = re.compile(r"[()]|[^()\s]+")
+PIECES = re.compile(r"[()]|[^() \t\r\n]+")  # words may have other blanks in them, as 8\u00a01/2 in SST
 NOBODY = 2**31 - 1
 """The level of a root's parent: above all others."""
 
