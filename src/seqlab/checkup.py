@@ -13,6 +13,7 @@ import torch
 
 from seqlab.build import choose_device
 from seqlab.data.order import Cursor, Indices
+from seqlab.models.language_model import LanguageModel
 from seqlab.preparation import Prepared, memory_for_steps, prepare
 from seqlab.recipe import Recipe, seconds
 from seqlab.training.distributed import Ranks
@@ -65,7 +66,7 @@ def _first_loss(prepared: Prepared, trial: Trainer) -> Finding:
     totals = evaluate(trial.objective, prepared.valid_split, trial.settings.batch_size, trial.device)
     loss = totals["sum"] / totals["count"]
     vocabulary = prepared.task.sizes.get("vocab_size")
-    if vocabulary is None:
+    if vocabulary is None or not isinstance(prepared.objective.body, LanguageModel):
         return Finding("first loss", f"{loss:.3f}", "before any step", math.isfinite(loss))
     expected = math.log(vocabulary)
     near = abs(loss - expected) < 0.15 * expected

@@ -18,7 +18,7 @@ from seqlab.run import Run
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence, Watcher
 
-UNITS = ("bits_per_character", "bits_per_symbol", "loss")
+UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
 """What models are compared by: the first of these that all of them have."""
 
 

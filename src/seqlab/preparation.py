@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from torch import nn
 
 from seqlab import registry
 from seqlab.build import build
 from seqlab.data.batches import Split
+from seqlab.data.vectors import word_vectors
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
@@ -25,6 +27,8 @@ from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, seconds
 from seqlab.run import restored_task
 from seqlab.tasks.task import Task
+from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
@@ -151,6 +155,8 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
         what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
         raise RecipeError(what, where="model.kind", hint=hint)
+    if vectors := getattr(recipe.model, "vectors", None):
+        watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
     return Prepared(recipe, task, objective, train_split, valid_split)
@@ -159,6 +165,21 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
 def memory_for_steps() -> AbstractContextManager[None]:
     """Around whatever trains: where a batch does not fit, one line says so."""
     return memory_for("training", hint="make the model, task.window or training.batch_size smaller")
+
+
+def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer) -> str:
+    """Words that are in a file of word vectors start from there, the others as they are; how many, in words.
+
+    Here and not in `build`: a run that is loaded has its own weights and needs no such file.
+    """
+    if not isinstance(tokenizer, WordTokenizer):
+        raise RecipeError("word vectors are for whole words", where="model.vectors", hint="use tokenizer.kind=word")
+    found = word_vectors(file, tokenizer.ids, embedding.embedding_dim)
+    with torch.no_grad():
+        rows = torch.from_numpy(found.vectors).to(embedding.weight)
+        embedding.weight[torch.from_numpy(found.ids).to(embedding.weight.device)] = rows
+    known = len(tokenizer.ids)
+    return f"{file} has {found.lines:,} vectors: {len(found.ids):,} of {known:,} words start from one"
 
 
 def _with_steps(recipe: Recipe, steps: int, evaluate_every: int | None = None) -> Recipe:

@@ -14,6 +14,8 @@ from seqlab.errors import RecipeError, nearest
 TASKS = {
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
     "tagging": "seqlab.tasks.tagging:Tagging",
+    "classification": "seqlab.tasks.classification:Classification",
+    "tree-classification": "seqlab.tasks.tree_classification:TreeClassification",
 }
 
 TOKENIZERS = {
@@ -37,6 +39,7 @@ MODELS = {
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
+    "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
 }
 
 CELLS = {
@@ -70,6 +73,8 @@ OUTPUTS = {
 OBJECTIVES = {
     "next-token": "seqlab.objectives.next_token:NextToken",
     "tags": "seqlab.objectives.tags:Tags",
+    "classes": "seqlab.objectives.classes:Classes",
+    "node-classes": "seqlab.objectives.classes:NodeClasses",
 }
 
 OPTIMIZERS = {

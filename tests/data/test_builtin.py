@@ -8,9 +8,17 @@ import pytest
 
 from seqlab.data import builtin
 from seqlab.data.readers import read
+from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
-SMALLEST = {"python-docs": 1_500_000, "python-code": 5_000_000, "python-bytecode": 5_000_000, "date-parts": 300_000}
+SMALLEST = {
+    "python-docs": 1_500_000,
+    "python-code": 5_000_000,
+    "python-bytecode": 5_000_000,
+    "python-topics": 400_000,
+    "phrases": 300_000,
+    "date-parts": 300_000,
+}
 
 
 @pytest.mark.parametrize("name", builtin.TEXTS)
@@ -34,6 +42,20 @@ def test_the_reader_gives_whole_documents_of_the_fixed_split():
     assert records[0].file.startswith("python-docs:")
     lines = list(read(DataSettings(train="python-docs", documents="line"), "valid"))
     assert len(lines) > len(records)
+
+
+def test_topics_come_with_labels_and_no_text_twice():
+    parts = [list(read(DataSettings(train="python-topics"), which, ("text", "label"))) for which in ("train", "valid")]
+    labels = [{one.fields["label"] for one in part} for part in parts]
+    assert labels[0] == labels[1]
+    assert len(labels[0]) >= 8
+    texts = [one.fields["text"] for part in parts for one in part]
+    assert len(texts) == len(set(texts)) > 2000
+    assert [one.fields for one in read(DataSettings(train="python-topics"), "valid")] == [
+        {"text": one.fields["text"]} for one in parts[1]
+    ]
+    with pytest.raises(DataError, match="cannot give text and label"):
+        list(read(DataSettings(train="python-docs"), "valid", ("text", "label")))
 
 
 def test_docstrings_come_from_top_to_bottom():

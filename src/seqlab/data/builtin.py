@@ -1,5 +1,7 @@
 """Sequences that are wherever Python is: its documentation, the sources and bytecode of its standard library, dates.
 
+And `phrases`, trees that are made up.
+
 Each has a fixed split by document: those whose names hash below a share are for validation, about 3 % of
 the characters. A document with more than half a per cent of all characters is always for training, so that no
 single one dominates the validation part.
@@ -14,6 +16,7 @@ import sys
 import sysconfig
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,11 +24,16 @@ from pathlib import Path
 from typing import Literal
 
 from seqlab.data.date_parts import dates
+from seqlab.data.phrases import phrases
 from seqlab.errors import DataError
 
 VALID_SHARE = 0.07
 """Of documents; with the longest ones left out, about 3 % of the characters."""
 LONGEST_VALID = 0.005
+SHORTEST_TOPIC = 20
+"""Characters of a docstring that says something about its package."""
+FEWEST_OF_TOPIC = 150
+"""Docstrings of a package that is a topic."""
 VERSION = 1
 """Part of every content hash: to be raised when the same Python would give other documents."""
 
@@ -45,15 +53,16 @@ LEFT_OUT = {
 class Document:
     name: str
     text: str
+    label: str | None = None
+    """Of sets that are for classification."""
 
 
 def python_docs() -> Iterator[Document]:
     """The language reference that `help()` shows, then the docstrings of each module of the library."""
     for topic, text in sorted(_topics().items()):
         yield Document(f"topics/{topic}", text)
-    for path in _sources():
-        if strings := _docstrings(_read(path)):
-            yield Document(_name(path), "\n\n".join(strings) + "\n")
+    for name, strings in _documented():
+        yield Document(name, "\n\n".join(strings) + "\n")
 
 
 def python_code() -> Iterator[Document]:
@@ -79,11 +88,27 @@ def date_parts() -> Iterator[Document]:
         yield Document(name, "".join(f"{piece} {tag}\n" for piece, tag in pieces))
 
 
+def python_topics() -> Iterator[Document]:
+    """What is this about? The docstrings of the larger packages of the library, blanks squeezed, with their package.
+
+    One that stands in two places is left out: it would say nothing about either, and one of them might be held out.
+    """
+    found = [(name, n, " ".join(one.split())) for name, strings in _documented() for n, one in enumerate(strings)]
+    often = Counter(text for _, _, text in found)
+    once = [(name, place, text) for name, place, text in found if often[text] == 1 and len(text) >= SHORTEST_TOPIC]
+    sizes = Counter(_package(name) for name, _, _ in once)
+    for name, place, text in once:
+        if sizes[_package(name)] >= FEWEST_OF_TOPIC:
+            yield Document(f"{name}#{place}", text, _package(name))
+
+
 TEXTS: dict[str, Callable[[], Iterator[Document]]] = {
     "python-docs": python_docs,
     "python-code": python_code,
     "python-bytecode": python_bytecode,
     "date-parts": date_parts,
+    "python-topics": python_topics,
+    "phrases": lambda: (Document(str(number), f"{text}\n") for number, text in enumerate(phrases())),
 }
 IN_COLUMNS = {"date-parts"}
 """Those whose documents are sentences with a word and its tag a line."""
@@ -95,7 +120,7 @@ def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]
     return (document for document in _all(name) if _held_out(document, longest) == (split == "valid"))
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=5)
 def content_hash(name: str) -> str:
     """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
     if name in IN_COLUMNS:  # made of nothing but what is written here
@@ -108,7 +133,7 @@ def content_hash(name: str) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=3)  # parsing the library takes seconds; its text is about 10 MB
+@lru_cache(maxsize=5)  # parsing the library takes seconds; its text is about 10 MB
 def _all(name: str) -> tuple[Document, ...]:
     found = tuple(TEXTS[name]())
     if not found:
@@ -149,12 +174,23 @@ def _name(path: Path) -> str:
     return path.relative_to(_root()).as_posix()
 
 
+def _package(name: str) -> str:
+    return name.partition("/")[0].removesuffix(".py")
+
+
 def _read(path: Path) -> str:
     """The text of a source, or nothing where it is not in UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return ""
+
+
+@lru_cache(maxsize=1)  # several sets are made of them
+def _documented() -> list[tuple[str, list[str]]]:
+    """The docstrings of each module of the library that has some."""
+    found = [(_name(path), _docstrings(_read(path))) for path in _sources()]
+    return [(name, strings) for name, strings in found if strings]
 
 
 def _docstrings(source: str) -> list[str]:

@@ -160,9 +160,12 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
     for name in sources:
         if isinstance(name, str):
             for document in builtin.documents(name, split):
-                text = [Piece(document.text, 1, ends=True)]
-                records = sentence_records if name in builtin.IN_COLUMNS else text_records
-                yield from records(text, f"{name}:{document.name}", asked)
+                place, fields = f"{name}:{document.name}", {"text": document.text, "label": document.label or ""}
+                if document.label is not None and set(asked.roles) == set(fields):
+                    yield Record(fields, place, 1)
+                else:
+                    records = sentence_records if name in builtin.IN_COLUMNS else text_records
+                    yield from records([Piece(document.text, 1, ends=True)], place, asked)
 
 
 def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:

@@ -27,6 +27,8 @@ class Encoder(nn.Module, ABC):
     Settings: ClassVar[type[PartSettings]]
     width: int
     """Of the states."""
+    directions: int = 1
+    """2 where the first half of each state has read what is before it, and the second half what is after it."""
 
     @abstractmethod
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded: ...

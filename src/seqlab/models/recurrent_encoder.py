@@ -36,6 +36,8 @@ class RecurrentEncoder(Encoder):
         """The width of the embeddings; `width` by default."""
         characters: CharacterSettings = None
         """How words are also read character by character; not at all by default."""
+        vectors: str | None = None
+        """A file of word vectors (GloVe's, or word2vec's as text) that the embeddings start from."""
         depth: int = Field(default=1, gt=0, le=1000)
         both_ways: bool = True
         dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -48,7 +50,8 @@ class RecurrentEncoder(Encoder):
     def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0) -> None:
         super().__init__()
         hidden, embedded = settings.width, settings.embedding or settings.width
-        self.width = hidden * (2 if settings.both_ways else 1)
+        self.directions = 2 if settings.both_ways else 1
+        self.width = hidden * self.directions
         self.embedding = TokenEmbedding(vocab_size, embedded)
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)

@@ -1,0 +1,93 @@
+"""A sequence of states becomes one vector, padding left out exactly.
+
+B rows · T positions · W width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+SummaryKind = Literal["last", "max", "mean", "attention"]
+
+
+def summary(kind: SummaryKind, width: int, directions: int = 1) -> Summary:
+    """The summary of that name, for states of this width that were read in one or two directions."""
+    made: dict[str, Callable[[], Summary]] = {
+        "last": lambda: Last(directions),
+        "max": Max,
+        "mean": Mean,
+        "attention": lambda: Attention(width),
+    }
+    return made[kind]()
+
+
+class Summary(nn.Module):
+    """forward(states (B, T, W), mask (B, T)) → (B, W). Real positions come first, and every row has one."""
+
+
+class Last(Summary):
+    """→h_T, the state that has read all of it; of two directions [→h_T; ←h_1]."""
+
+    def __init__(self, directions: int = 1) -> None:
+        super().__init__()
+        self.directions = directions
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        rows = torch.arange(len(states), device=states.device)
+        ends = states[rows, mask.sum(1) - 1]
+        if self.directions == 1:
+            return ends
+        half = states.shape[-1] // 2
+        return torch.cat([ends[:, :half], states[:, 0, half:]], -1)
+
+
+class Max(Summary):
+    """max_t h_t, for each of the W numbers by itself."""
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        return states.masked_fill(~mask[..., None], -torch.inf).max(1).values
+
+
+class Mean(Summary):
+    """1/T Σ_t h_t"""
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        real = states.masked_fill(~mask[..., None], 0)
+        return real.sum(1) / mask.sum(1, keepdim=True)
+
+
+class Attention(Summary):
+    """Σ_t a_t h_t, a = softmax(q · tanh(W h_t + b)), with a query q that is learnt.
+
+    Yang et al. 2016, https://aclanthology.org/N16-1174
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.key, self.query = nn.Linear(width, width), nn.Linear(width, 1, bias=False)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        shares = self.shares(states, mask)
+        real = states.masked_fill(~mask[..., None], 0)  # where the share is 0, what is there must not count either
+        return (shares[:, None] @ real)[:, 0]
+
+    def shares(self, states: Tensor, mask: Tensor) -> Tensor:
+        """How much each position counts (B, T)."""
+        scores = self.query(torch.tanh(self.key(states)))[..., 0]
+        return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
+
+
+class ClassHead(nn.Module):
+    """logits = W dropout(summary(h_1 … h_T)) + b"""
+
+    def __init__(self, summary: Summary, dropout: float, width: int, classes: int) -> None:
+        super().__init__()
+        self.summary, self.dropout, self.linear = summary, nn.Dropout(dropout), nn.Linear(width, classes)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        logits: Tensor = self.linear(self.dropout(self.summary(states, mask)))
+        return logits

@@ -1,0 +1,100 @@
+"""Which class is it? −log p(class), of whole texts and of all nodes of trees.
+
+B rows · T positions · C classes
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.data.batches import Batch
+from seqlab.errors import RecipeError
+from seqlab.models.encoder import Encoder
+from seqlab.models.language_model import State
+from seqlab.nn.summary import ClassHead
+from seqlab.objectives.objective import Loss, Objective
+from seqlab.recipe import PartSettings
+
+HINT = "`classes` goes with task classification, `node-classes` with tree-classification"
+
+
+class Classes(Objective):
+    """−Σ log softmax(logits)[class]; or, where `labels` (B, C) says yes or no to each class, the same of σ(logits)."""
+
+    class Settings(PartSettings):
+        pass
+
+    body: Encoder
+
+    def __init__(self, settings: Settings, body: Encoder, head: nn.Module | None) -> None:
+        super().__init__()
+        if not isinstance(head, ClassHead):
+            raise RecipeError("this objective needs texts with labels", where="objective.kind", hint=HINT)
+        self.body, self.head = body, head
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(B, C)"""
+        logits: Tensor = self.head(*self.body(batch))
+        return logits
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        logits, labels = self.logits(batch), batch["labels"]
+        if labels.dim() == 2:
+            total = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+            given, found = labels.bool(), logits > 0
+        else:
+            total = F.cross_entropy(logits, labels, reduction="sum")
+            given, found = (F.one_hot(which, logits.shape[-1]).bool() for which in (labels, logits.argmax(-1)))
+        parts = {} if self.training else _counted(given, found)
+        return Loss(total, torch.tensor(len(labels), device=labels.device), parts)
+
+
+def _counted(given: Tensor, found: Tensor) -> dict[str, Tensor]:
+    """Rows that are right in all of (B, C), and of each class: how often given, found, and both."""
+    sums = {"given": given, "found": found, "hit": given & found}
+    parts = {f"{name}.{number}": one for name, of in sums.items() for number, one in enumerate(of.sum(0).unbind())}
+    return {"right": (given == found).all(-1).sum(), **parts}
+
+
+class NodeClasses(Objective):
+    """−Σ_trees Σ_nodes log softmax(W h_node + b)[label]: every node of a tree is a phrase with a label of its own.
+
+    Socher et al. 2013, https://aclanthology.org/D13-1170. The root is the last node. Where an odd number of classes
+    is in order (0 worst … 4 best), `polar` counts roots that are not of the middle class, and `polar_right` those of
+    them whose side has the greater probability.
+    """
+
+    class Settings(PartSettings):
+        pass
+
+    body: Encoder
+
+    def __init__(self, settings: Settings, body: Encoder, head: nn.Module | None) -> None:
+        super().__init__()
+        if head is None or isinstance(head, ClassHead):
+            raise RecipeError("this objective needs trees with labels", where="objective.kind", hint=HINT)
+        self.body, self.head = body, head
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(B, T, C), in any way where there is no node."""
+        logits: Tensor = self.head(self.body(batch).states)
+        return logits
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        logits, labels, mask = self.logits(batch), batch["labels"], batch["mask"]
+        total = F.cross_entropy(logits[mask], labels[mask], reduction="sum")
+        parts = {} if self.training else self._counted(logits, labels, mask)
+        return Loss(total, mask.sum(), parts)
+
+    def _counted(self, logits: Tensor, labels: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        right = (logits.argmax(-1) == labels) & mask
+        rows, root = torch.arange(len(mask), device=mask.device), mask.sum(1) - 1
+        parts = {"roots": mask[:, 0].sum(), "right": right[rows, root].sum(), "nodes_right": right.sum()}
+        middle, odd = divmod(logits.shape[-1], 2)
+        if odd:
+            label, p = labels[rows, root], logits[rows, root].softmax(-1)
+            above, polar = p[:, middle + 1 :].sum(-1) > p[:, :middle].sum(-1), label != middle
+            parts |= {"polar": polar.sum(), "polar_right": (polar & (above == (label > middle))).sum()}
+        return parts

@@ -1,0 +1,199 @@
+"""Classification: a text goes in, and a label, or several of them, come out (sentiment, topic, spam, author, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.order import Indices
+from seqlab.data.randomness import Key
+from seqlab.data.readers import described, read
+from seqlab.data.records import Record
+from seqlab.errors import DataError, RecipeError
+from seqlab.models.encoder import Encoder
+from seqlab.nn.summary import ClassHead, SummaryKind, summary
+from seqlab.objectives.classes import Classes
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.task import Task, Totals
+from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.fitted import fitted
+
+
+class LabelledTexts(Examples):
+    """Texts as tokens, and what is right of each: the number of a class, or of each class whether it is one."""
+
+    def __init__(self, texts: Sequence[Sequence[int]], labels: Tensor | None, training: bool = False) -> None:
+        super().__init__([len(text) for text in texts], training)
+        self.texts, self.labels = texts, labels
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        tokens, mask = padded([self.texts[index] for index in indices])
+        known = {} if self.labels is None else {"labels": self.labels[torch.from_numpy(indices)]}
+        return Batch(tokens=tokens, mask=mask, **known)
+
+
+class Classification(Task):
+    """The labels are those of the training data. `<end>` closes every text, so that none is empty."""
+
+    class Settings(PartSettings):
+        labels: Literal["one", "several"] = "one"
+        """Of a text: exactly one, or any number of them, none too."""
+        separator: str = Field(default=",", min_length=1)
+        """What stands between several labels."""
+        summary: SummaryKind = "last"
+        """How the states of a text become one vector: the last of each direction, max over time, mean, attention."""
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Of that vector."""
+        longest: int | None = Field(default=None, gt=0)
+        """Tokens that are read of a text; the rest of a longer one is left out."""
+
+    metric = "error"
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, labels: Sequence[str]) -> None:
+        self.settings, self.tokenizer, self.labels = settings, tokenizer, list(labels)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe) -> Classification:
+        task = cls.restore(recipe, fitted(recipe.tokenizer, recipe.data), {"labels": []})
+        records = task._records(recipe.data, "train")
+        task.labels = learnt_labels((label for one in records for label in task._named(one)), recipe.data)
+        return task
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Classification:
+        return cls(cast(Classification.Settings, recipe.task), tokenizer, memory["labels"])
+
+    def memory(self) -> dict[str, Any]:
+        return {"labels": self.labels}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"vocab_size": self.tokenizer.vocab_size}
+
+    def check(self, body: nn.Module) -> None:
+        if not isinstance(body, Encoder):
+            what = "this model cannot be asked for a class: it does not read a text as a whole"
+            raise RecipeError(what, where="model.kind", hint="use recurrent-encoder")
+
+    def head(self, body: nn.Module) -> ClassHead:
+        encoder = cast(Encoder, body)
+        states = summary(self.settings.summary, encoder.width, encoder.directions)
+        return ClassHead(states, self.settings.dropout, encoder.width, len(self.labels))
+
+    # ------------------------------------------------------------------ examples
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> LabelledTexts:
+        records = list(self._records(data, which))
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        known = [[label_number(label, numbers, one) for label in self._named(one)] for one in records]
+        if self.settings.labels == "one":
+            labels = torch.tensor([number for (number,) in known])
+        else:
+            labels = torch.zeros(len(known), len(self.labels), dtype=torch.bool)
+            for row, several in enumerate(known):
+                labels[row, several] = True
+        return LabelledTexts(self._encoded([one.fields["text"] for one in records]), labels, training)
+
+    def asked(self, data: DataSettings) -> LabelledTexts:
+        return LabelledTexts(self._encoded(list(_whole(self._records(data, "valid", ("text",))))), None)
+
+    def _records(
+        self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "label")
+    ) -> Iterator[Record]:
+        return read(data, which, roles, symbols=self.tokenizer.unit == "symbol")
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        longest, end = self.settings.longest, self.tokenizer.end_id
+        return [[*ids[:longest], end] for ids in self.tokenizer.encode_batch(texts)]
+
+    def _named(self, record: Record) -> list[str]:
+        label = record.fields["label"]
+        if self.settings.labels == "several":
+            return [one.strip() for one in label.split(self.settings.separator) if one.strip()]
+        if not label.strip():
+            raise DataError("no label", where=record.place, hint="fill it, or leave the row out")
+        return [label.strip()]
+
+    # ------------------------------------------------------------------ figures and answers
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """Macro F1 is the mean over the classes that are given or found at all; micro F1 counts all labels alike."""
+        right = totals["right"] / totals["count"]
+        given, found, hit = (
+            [totals[f"{name}.{number}"] for number in range(len(self.labels))] for name in ("given", "found", "hit")
+        )
+        each = [2 * h / (g + f) for g, f, h in zip(given, found, hit, strict=True) if g + f]
+        micro = 2 * sum(hit) / max(1.0, sum(given) + sum(found))
+        one = self.settings.labels == "one"
+        several = {"exact": right, "micro_f1": micro, "error": 1 - micro}
+        own = {"accuracy": right, "error": 1 - right} if one else several
+        macro = sum(each) / max(1, len(each))
+        return {"loss": totals["sum"] / totals["count"], **own, "macro_f1": macro, "examples": int(totals["count"])}
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        logits = cast(Classes, objective).logits(batch)
+        one = self.settings.labels == "one"
+        probabilities = (logits.softmax(-1) if one else logits.sigmoid()).tolist()
+        texts = [
+            " ".join(self.tokenizer.decode(tokens[mask].tolist()).split())
+            for tokens, mask in zip(batch["tokens"].cpu(), batch["mask"].cpu(), strict=True)
+        ]
+        answer = self._one if one else self._several
+        return [{"text": text, **answer(p)} for text, p in zip(texts, probabilities, strict=True)]
+
+    def _one(self, p: Sequence[float]) -> dict[str, Any]:
+        return answered(self.labels, p)
+
+    def _several(self, p: Sequence[float]) -> dict[str, Any]:
+        """Every label that is more likely than not."""
+        named = dict(zip(self.labels, p, strict=True))
+        labels = [label for label, probability in named.items() if probability > 0.5]
+        return {"answer": f"{self.settings.separator} ".join(labels), "labels": labels, "probabilities": named}
+
+    def signature(self, split: Split) -> dict[str, Any]:
+        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
+        return {"tokenizer": tokenizer, "classes": len(self.labels), "labels": self.settings.labels}
+
+
+# ---------------------------------------------------------------------- labels of any kind of example
+
+
+def learnt_labels(labels: Iterable[str], data: DataSettings) -> list[str]:
+    """The different ones, sorted."""
+    found = sorted(set(labels))
+    if len(found) < 2:
+        what = f"only one label ('{found[0]}')" if found else "no labels"
+        hint = "there is nothing to tell apart: look at data.columns.label"
+        raise DataError(f"{what} in the training data", where=described(data, "train"), hint=hint)
+    return found
+
+
+def label_number(label: str, numbers: Mapping[str, int], record: Record) -> int:
+    """The class of a label, or an error that names the place of it."""
+    if label not in numbers:
+        known = ", ".join(list(numbers)[:10]) + (", ..." if len(numbers) > 10 else "")
+        hint = f"the labels are {known}: put the row right, or add such examples to data.train"
+        raise DataError(f"the label '{label}' is not in the training data", where=record.place, hint=hint)
+    return numbers[label]
+
+
+def answered(labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
+    """The most probable label, and how probable all of them are."""
+    probability, answer = max(zip(p, labels, strict=True), key=lambda pair: pair[0])
+    return {"answer": answer, "probability": probability, "probabilities": dict(zip(labels, p, strict=True))}
+
+
+def _whole(records: Iterator[Record]) -> Iterator[str]:
+    """Texts, the pieces of a long one put together."""
+    held: list[str] = []
+    for record in records:
+        held.append(record.fields["text"])
+        if record.ends:
+            yield "".join(held)
+            held.clear()

@@ -1,0 +1,135 @@
+"""Classification along parse trees: every node of a tree is a phrase with a label of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.order import Indices
+from seqlab.data.randomness import Key
+from seqlab.data.readers import read
+from seqlab.data.records import Record
+from seqlab.data.trees import Tree, levels, parse
+from seqlab.errors import RecipeError
+from seqlab.models.encoder import Encoder
+from seqlab.objectives.classes import NodeClasses
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.classification import answered, label_number, learnt_labels
+from seqlab.tasks.task import Task, Totals
+from seqlab.tokenizers import Tokenizer
+
+
+class Trees(Examples):
+    """Trees with the token of each leaf (0 of other nodes), and the class of each node where it is known."""
+
+    def __init__(
+        self, trees: Sequence[Tree], tokens: Sequence[list[int]], labels: Sequence[list[int]] | None, training: bool
+    ) -> None:
+        super().__init__([len(tree) for tree in trees], training)
+        self.trees, self.tokens, self.labels = trees, tokens, labels
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        tokens, mask = padded([self.tokens[index] for index in indices])
+        order, children, pieces = levels([self.trees[index] for index in indices])
+        places = np.flatnonzero(mask.numpy())[order]
+        known = {} if self.labels is None else {"labels": padded([self.labels[index] for index in indices])[0]}
+        plan = {"places": places, "children": children, "pieces": pieces}
+        return Batch(tokens=tokens, mask=mask, **{name: torch.from_numpy(of) for name, of in plan.items()}, **known)
+
+
+class TreeClassification(Task):
+    """Trees in brackets, one a line: "(3 (2 It) (4 good))". A leaf is one word, and so one token."""
+
+    class Settings(PartSettings):
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Of the states that labels are told from."""
+
+    metric = "error"
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, labels: Sequence[str]) -> None:
+        self.settings, self.tokenizer, self.labels = settings, tokenizer, list(labels)
+        if tokenizer.kind != "word" or cast(Any, tokenizer).split != "whitespace":
+            what, hint = "the leaves of trees are whole words", "use tokenizer: {kind: word, split: whitespace}"
+            raise RecipeError(what, where="tokenizer", hint=hint)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe) -> TreeClassification:
+        trees = [tree for _, tree in _trees(recipe.data, "train")]
+        words = (" ".join(filter(None, tree.words)) for tree in trees)
+        tokenizer = registry.find("tokenizer", recipe.tokenizer.kind).fit(words, recipe.tokenizer)
+        labels = learnt_labels((label for tree in trees for label in tree.labels), recipe.data)
+        return cls.restore(recipe, tokenizer, {"labels": labels})
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> TreeClassification:
+        return cls(cast(TreeClassification.Settings, recipe.task), tokenizer, memory["labels"])
+
+    def memory(self) -> dict[str, Any]:
+        return {"labels": self.labels}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Not `vocab_size`: what reads sequences cannot read trees, and the other way round."""
+        return {"leaf_vocab_size": self.tokenizer.vocab_size}
+
+    def head(self, body: nn.Module) -> nn.Module:
+        return nn.Sequential(nn.Dropout(self.settings.dropout), nn.Linear(cast(Encoder, body).width, len(self.labels)))
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Trees:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        found = list(_trees(data, which))
+        labels = [[label_number(label, numbers, record) for label in tree.labels] for record, tree in found]
+        return self._split([tree for _, tree in found], labels, training)
+
+    def asked(self, data: DataSettings) -> Trees:
+        """Whatever stands in the place of labels."""
+        return self._split([tree for _, tree in _trees(data, "valid")], None, training=False)
+
+    def _split(self, trees: list[Tree], labels: list[list[int]] | None, training: bool) -> Trees:
+        words = sorted({word for tree in trees for word in tree.words if word})
+        unknown = cast(int, self.tokenizer.unknown_id)
+        encoded = self.tokenizer.encode_batch(words)
+        ids = {word: tokens[0] if len(tokens) == 1 else unknown for word, tokens in zip(words, encoded, strict=True)}
+        return Trees(trees, [[ids[word] if word else 0 for word in tree.words] for tree in trees], labels, training)
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """Of roots, unless it says nodes. `binary_accuracy` where labels are numbers: are roots that are not of the
+        middle class on the right side of it?"""
+        right, nodes = totals["right"] / totals["roots"], totals["nodes_right"] / totals["count"]
+        own = {"loss": totals["sum"] / totals["count"], "accuracy": right, "error": 1 - right}
+        if totals.get("polar") and self.labels == [str(number) for number in range(len(self.labels))]:
+            own["binary_accuracy"] = totals["polar_right"] / totals["polar"]
+        return {**own, "nodes_accuracy": nodes, "examples": int(totals["roots"]), "nodes": int(totals["count"])}
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        """The root's label; and in `tree`, that of every phrase."""
+        p = cast(NodeClasses, objective).logits(batch).softmax(-1).cpu()
+        leaves = torch.zeros(batch["mask"].numel(), dtype=torch.bool)
+        leaves[batch["places"][: len(batch["places"]) - len(batch["children"]) // 2].cpu()] = True
+        rows = zip(batch["tokens"].cpu(), batch["mask"].cpu(), leaves.view(batch["mask"].shape), p, strict=True)
+        return [self._answer(tokens[real], leaf[real], own[real]) for tokens, real, leaf, own in rows]
+
+    def _answer(self, tokens: Tensor, leaf: Tensor, p: Tensor) -> dict[str, Any]:
+        words = [self.tokenizer.token(token) for token in tokens[leaf].tolist()]
+        unread, built = iter(words), list[str]()  # what is built and has no parent yet
+        for best, is_leaf in zip(p.argmax(-1).tolist(), leaf.tolist(), strict=True):
+            inside = next(unread) if is_leaf else " ".join([built.pop(-2), built.pop()])
+            built.append(f"({self.labels[best]} {inside})")
+        return {"text": " ".join(words), **answered(self.labels, p[-1].tolist()), "tree": built[0]}
+
+    def signature(self, split: Split) -> dict[str, Any]:
+        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
+        return {"tokenizer": tokenizer, "classes": len(self.labels)}
+
+
+def _trees(data: DataSettings, which: Literal["train", "valid"]) -> Iterator[tuple[Record, Tree]]:
+    for record in read(data.model_copy(update={"documents": "line"}), which):
+        yield record, parse(record)
