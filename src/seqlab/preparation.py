@@ -116,7 +116,7 @@ class Prepared:
     def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
         """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
         body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
-        if not isinstance(body, LanguageModel):
+        if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
         prompts = self.task.prompts([decoding.prompt])
         longest = max(len(prompt) for prompt in prompts.tokens)
@@ -139,7 +139,8 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
     check_installed(recipe.training.tensorboard)
     if load_from is None:
-        watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
+        learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
+        watcher.said(f"reading {recipe.data.train}{learning}")
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
         task = restored_task(load_from, recipe)

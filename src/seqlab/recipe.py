@@ -161,7 +161,8 @@ class Recipe(Settings):
     about: str = ""
     task: Annotated[SerializeAsAny[PartSettings], Kind("task")]
     data: DataSettings
-    tokenizer: Annotated[SerializeAsAny[PartSettings], Kind("tokenizer")]
+    tokenizer: Annotated[SerializeAsAny[PartSettings] | None, Kind("tokenizer")] = None
+    """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
     training: TrainingSettings = Field(default_factory=TrainingSettings)

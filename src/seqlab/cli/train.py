@@ -52,6 +52,9 @@ def train(
         echo_json({"run": str(run.folder), "best_step": run.step, "last": last})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
+    if run.task.tokenizer is None:
+        click.echo(f"try: seqlab predict {run.folder} FILE    or: seqlab evaluate {run.folder}")
+        return
     tokenizer = run.tokenizer
     prompt = "The" if tokenizer.unit != "symbol" else tokenizer.decode([min(2, tokenizer.vocab_size - 1)])
     click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}    or: seqlab evaluate {run.folder}")
