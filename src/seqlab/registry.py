@@ -13,6 +13,7 @@ from seqlab.errors import RecipeError, nearest
 
 TASKS = {
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
+    "forecasting": "seqlab.tasks.forecasting:Forecasting",
 }
 
 TOKENIZERS = {
@@ -36,6 +37,9 @@ MODELS = {
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
+    "series-dense": "seqlab.models.forecasters:SeriesDense",
+    "series-linear": "seqlab.models.forecasters:SeriesLinear",
+    "series-recurrent": "seqlab.models.forecasters:SeriesRecurrent",
 }
 
 CELLS = {
@@ -63,6 +67,7 @@ OUTPUTS = {
 
 OBJECTIVES = {
     "next-token": "seqlab.objectives.next_token:NextToken",
+    "forecast": "seqlab.objectives.forecast:Forecast",
 }
 
 OPTIMIZERS = {
