@@ -71,7 +71,7 @@ def _held_out(
     if whole or len(series) >= FEWEST_DOCUMENTS:
         if len(series) < 2:
             raise DataError(
-                "one series, of which no part can be held out", where=series[0].name, hint="give data.valid"
+                "a single series cannot be cut to hold out a part", where=series[0].name, hint="give data.valid"
             )
         count = min(len(series) - 1, max(1, round(share * len(series))))
         chosen = set(permute(np.arange(count), len(series), key=0).tolist())

@@ -89,6 +89,8 @@ class SeriesRecurrent(Forecaster):
         depth: int = Field(default=1, ge=0, le=1000)
         head: Literal["dense", "cell"] = "dense"
         """A linear map; or a layer of cells with as many units as there are numbers to forecast, on top of `depth`."""
+        start: Literal["cell", "glorot"] = "cell"
+        """How the weights of a cell's inputs start: as its own paper has them, or as Glorot & Bengio 2010 do."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
@@ -113,6 +115,10 @@ class SeriesRecurrent(Forecaster):
             self.head: nn.Module = Recurrent([cell(width, numbers, settings.cell)], arrangement=settings)
         else:
             self.head = dense(width, numbers)
+        if settings.start == "glorot":
+            for one in self.modules():
+                if isinstance(one, Cell):
+                    nn.init.xavier_uniform_(one.input.weight)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         states, _ = self.recurrent(inputs, self.recurrent.start(len(inputs), inputs), mask)
