@@ -70,9 +70,8 @@ def _held_out(
 ) -> list[Part]:
     if whole or len(series) >= FEWEST_DOCUMENTS:
         if len(series) < 2:
-            raise DataError(
-                "a single series cannot be cut to hold out a part", where=series[0].name, hint="give data.valid"
-            )
+            what = "a single series cannot be cut to hold out a part"
+            raise DataError(what, where=series[0].name, hint="give data.valid")
         count = min(len(series) - 1, max(1, round(share * len(series))))
         chosen = set(permute(np.arange(count), len(series), key=0).tolist())
         return [Part(one) for number, one in enumerate(series) if (number in chosen) == (split == "valid")]
