@@ -159,10 +159,22 @@ def test_data_of_its_own_for_validation_is_whole(tmp_path):
     assert (len(train.series.values), len(valid.series.values), valid.first) == (20, 9, 0)
 
 
-def test_files_must_have_as_many_columns(tmp_path):
+def test_all_files_have_the_columns_of_the_first(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n2\n")
     (tmp_path / "b.csv").write_text("x,y\n1,2\n3,4\n")
-    with pytest.raises(DataError, match=r"b.csv: 2 columns of numbers \(x, y\) where 1"):
-        both(DataSettings(train=str(tmp_path)))
-    train, _ = both(DataSettings(train=str(tmp_path)), Layout(columns=("x",)))
-    assert len(train) == 2
+    (tmp_path / "c.csv").write_text("y,x\n2,1\n4,3\n")
+    names = [str(tmp_path / f"{name}.csv") for name in "abc"]
+    with pytest.raises(DataError, match=r"a.csv, line 2: no column 'y'"):
+        both(DataSettings(train=names[::-1]))
+    train, _ = both(DataSettings(train=names[::-1]), Layout(columns=("x",)))
+    assert [part.series.values.tolist() for part in train] == [[[1]]] * 3
+    [one, other], _ = both(DataSettings(train=names[1:]))
+    assert one.series.values.tolist() == other.series.values.tolist() == [[1, 2]]  # by name, not by place
+
+
+def test_steps_may_be_named_where_a_row_is_a_series(tmp_path):
+    (tmp_path / "a.csv").write_text("id,a,b,c\n1,2,3,4\n5,6,7,8\n")
+    (tmp_path / "b.csv").write_text("id,c,b,a\n1,4,3,2\n")
+    data, layout = DataSettings(train=str(tmp_path), valid="waves"), Layout(columns=("a", "b", "c"), row="series")
+    train, _ = both(data, layout)
+    assert [part.series.values[:, 0].tolist() for part in train] == [[2, 3, 4], [6, 7, 8], [2, 3, 4]]

@@ -42,6 +42,9 @@ class Series:
     values: Numbers
     answer: Numbers | None = None
 
+    def picked(self, columns: Sequence[int]) -> Series:
+        return replace(self, values=self.values[:, columns])
+
 
 class Found(NamedTuple):
     """The series of a file, and the names of their variables."""
@@ -151,7 +154,7 @@ def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -
     for row in rows:
         name = f"{path}, {row.place}" if layout.by is None else f"{path}: {_cell(row, layout.by, path)}"
         values = _lists(row, lists, path) if lists else _steps(row, tuple(row.cells) if ragged else names, path)
-        answer = None if layout.answer is None else _answer(row, layout.answer, path)
+        answer = _answer(row, layout.answer, path)
         found.append(Series(name, values, answer))
     return Found(found, tuple(lists) or (VALUE,))
 
@@ -183,8 +186,11 @@ def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
     return np.array([[_number(row, name, path)] for name in names])
 
 
-def _answer(row: Row, name: str, path: Path) -> Numbers:
-    cell = _cell(row, name, path)
+def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
+    """None where it is not known."""
+    cell = None if name is None else row.cells.get(name)
+    if _is_missing(cell):
+        return None
     given = cell if isinstance(cell, list) else [cell]
     return np.array([_checked(one, f"{path}, {row.place}, column '{name}'") for one in given])
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from seqlab.data.randomness import permute
 from seqlab.data.readers import FEWEST_DOCUMENTS, sources
-from seqlab.data.series import Found, Layout, Series, series_of
+from seqlab.data.series import VALUE, Found, Layout, Series, series_of
 from seqlab.data.synthetic import synthetic
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
@@ -34,8 +34,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
+    """With the names of the variables."""
+
     parts: list[Part]
     columns: tuple[str, ...]
+
+    def ordered(self, columns: Sequence[str]) -> Parts:
+        """With the variables in this order, where they have these names."""
+        if set(columns) != set(self.columns):
+            return self
+        order = [self.columns.index(name) for name in columns]
+        picked = [replace(part, series=part.series.picked(order)) for part in self.parts]
+        return Parts(picked, tuple(columns))
 
 
 def read_parts(
@@ -45,22 +55,28 @@ def read_parts(
     if data.scramble:
         raise DataError("numbers have no letters that could be scrambled", hint="leave data.scramble out")
     given = sources(data, split)
-    files = [series_of(source, data, layout) for source in given if isinstance(source, Path)]
+    files: list[Found] = []
+    for source in given:
+        if isinstance(source, Path):
+            files.append(series_of(source, data, layout))
+            if layout.row == "step" or files[0].columns != (VALUE,):  # what the first file has is wanted of all others
+                layout = replace(layout, columns=files[0].columns)
     made = [synthetic(source, split) for source in given if isinstance(source, str)]
-    columns = _agreed([*files, *made], layout)
+    columns = _agreed([*files, *made])
     series = [one for found in files for one in found.series]
     held_out = data.valid is None and bool(series)
     parts = _held_out(series, data.hold_out or HELD_OUT, split, reach, whole) if held_out else [Part(s) for s in series]
     return Parts([*parts, *(Part(one) for found in made for one in found.series)], columns)
 
 
-def _agreed(found: Sequence[Found], layout: Layout) -> tuple[str, ...]:
+def _agreed(found: Sequence[Found]) -> tuple[str, ...]:
     """The names of the variables, of which all series must have as many."""
+    if not found:
+        raise DataError("no data to read", hint="name a file, a folder, a pattern or a built-in data set")
     first = found[0]
-    wanted = len(layout.columns or first.columns)
     for one in found:
-        if len(one.columns) != wanted:
-            what = f"{len(one.columns)} columns of numbers ({', '.join(one.columns)}) where {wanted} are wanted"
+        if len(one.columns) != len(first.columns):
+            what = f"the columns of numbers are {', '.join(one.columns)}, and elsewhere {', '.join(first.columns)}"
             raise DataError(what, where=one.series[0].name, hint="name them: task.columns=[...]")
     return first.columns
 

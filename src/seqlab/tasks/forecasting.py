@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -12,10 +11,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqlab.data.batches import Batch, Split
+from seqlab.data.batches import Batch, Examples, Split
 from seqlab.data.series import Layout, Numbers
-from seqlab.data.series_splits import Part, Parts, read_parts
-from seqlab.data.series_windows import SeriesWindows, Window, places
+from seqlab.data.series_splits import Part, read_parts
+from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
 from seqlab.errors import DataError, RecipeError, RunError
 from seqlab.models.forecasters import Forecaster
 from seqlab.objectives.objective import Objective
@@ -74,12 +73,10 @@ class Forecasting(Task):
         layout = Layout(None if own.columns is None else tuple(own.columns), own.series, own.row, own.answer)
         read = read_parts(recipe.data, "train", layout, reach=own.window, whole=own.mode == "answer")
         columns = _arranged(list(read.columns), own.targets)
-        values = [part.series.values for part in read.parts]
-        inputs = Scaling.of(np.concatenate(values)[:, [read.columns.index(name) for name in columns]])
-        if own.mode == "answer":
-            outputs = Scaling.of(np.stack([_answer(part) for part in read.parts]))
-        else:
-            outputs = inputs[: len(own.targets or columns)]
+        values = [part.series.values for part in read.ordered(columns).parts]
+        inputs = Scaling.of(np.concatenate(values))
+        forecast = inputs[: len(own.targets or columns)]
+        outputs = Scaling.of(_answers(read.parts)) if own.mode == "answer" else forecast
         return cls(own, columns, inputs, outputs, max(len(one) for one in values))
 
     @classmethod
@@ -112,56 +109,41 @@ class Forecasting(Task):
 
     # ------------------------------------------------------------------ examples
 
-    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> SeriesWindows:
-        own = self.settings
-        parts = self._read(data, which, own.answer)
-        if own.mode == "answer":
-            windows = [self._whole(part) for part in parts]
-        else:
-            windows = [one for part in parts for one in self._cut(part, own.stride if training else 1)]
-        scale = self._scaling_of_outputs.spread.astype(np.float32)
-        return SeriesWindows(windows, scale, training, every=own.mode == "every")
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Examples:
+        own, parts = self.settings, self._read(data, which)
+        series, spread = self._scaled(parts), self._scaling_of_outputs.spread.astype(np.float32)
+        if own.mode == "answer":  # the naive guess is the mean of those in training
+            answers, naive = (self._scaling_of_outputs(x) for x in (_answers(parts), self.outputs.mean))
+            return SeriesAnswers(series, answers.astype(np.float32), naive.astype(np.float32), spread, training)
+        begins = [self._begins(part, own.stride if training else 1) for part in parts]
+        numbers = np.repeat(np.arange(len(parts)), [len(one) for one in begins])
+        windows = np.stack([numbers, np.concatenate(begins)], axis=1)
+        shape = Shape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
+        return SeriesWindows(series, windows, shape, spread, training)
 
-    def _read(self, data: DataSettings, which: Literal["train", "valid"], answer: str | None) -> list[Part]:
+    def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
         own = self.settings
         named = own.columns if own.row == "series" else self.columns
-        layout = Layout(None if named is None else tuple(named), own.series, own.row, answer)
+        layout = Layout(None if named is None else tuple(named), own.series, own.row, own.answer)
         read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
         if len(read.columns) != len(self.columns):
             what = f"{len(read.columns)} columns where the model reads {len(self.columns)} ({', '.join(self.columns)})"
             raise DataError(what, where=read.parts[0].series.name, hint="give the same columns as in training")
-        return self._ordered(read)
+        return read.ordered(self.columns).parts
 
-    def _ordered(self, read: Parts) -> list[Part]:
-        """With the variables in the order that the model reads them in, where they have names."""
-        if set(read.columns) != set(self.columns):
-            return read.parts
-        order = [read.columns.index(name) for name in self.columns]
-        return [Part(replace(part.series, values=part.series.values[:, order]), part.first) for part in read.parts]
-
-    def _cut(self, part: Part, stride: int) -> Iterator[Window]:
-        """The windows of a series, each with the steps that follow it."""
+    def _begins(self, part: Part, stride: int) -> range:
+        """The steps of a series at which forecasts begin."""
         own, length = self.settings, len(part.series.values)
-        starts = places(length, part.first, own.window, own.horizon, stride)
-        if not starts:
+        found = places(length, part.first, own.window, own.horizon, stride)
+        if not found:
             what = f"{length - part.first} steps are too few to forecast {own.horizon} of them"
             hint = "lower task.horizon, hold out another share (data.hold_out), or leave the series out"
             raise DataError(what, where=part.series.name, hint=hint)
-        values = self._scaled(part.series.values)
-        known = values[:, : len(self.outputs)]
-        for start in starts:
-            targets, naive = known[start : start + own.horizon], known[start - 1]
-            yield Window(values, max(0, start - own.window), start, targets, naive)
+        return found
 
-    def _whole(self, part: Part) -> Window:
-        """A whole series with its answer; the naive guess is the mean of the answers in training."""
-        values, scaling = self._scaled(part.series.values), self._scaling_of_outputs
-        answer = scaling(_answer(part))
-        naive = scaling(self.outputs.mean)
-        return Window(values, 0, len(values), answer[None].astype(np.float32), naive.astype(np.float32))
-
-    def _scaled(self, values: Numbers) -> Any:
-        return (self.inputs(values) if self.settings.normalise else values).astype(np.float32)
+    def _scaled(self, parts: Sequence[Part]) -> list[Floats]:
+        scaling = self.inputs if self.settings.normalise else Scaling.none(len(self.columns))
+        return [scaling(part.series.values).astype(np.float32) for part in parts]
 
     @property
     def _scaling_of_outputs(self) -> Scaling:
@@ -198,14 +180,14 @@ class Forecasting(Task):
         other.steps = steps
         return other
 
-    def asked(self, data: DataSettings) -> SeriesWindows:
+    def asked(self, data: DataSettings) -> Examples:
         """The end of each series, or all of it."""
-        windows, nothing = [], np.zeros((1, len(self.outputs)), dtype=np.float32)
-        for part in self._read(data, "valid", answer=None):
-            values = self._scaled(part.series.values)
-            start = 0 if self.settings.mode == "answer" else max(0, len(values) - self.settings.window)
-            windows.append(Window(values, start, len(values), nothing, nothing[0]))
-        return SeriesWindows(windows, nothing[0], training=False)
+        parts, nothing = self._read(data, "valid"), np.zeros(len(self.outputs), dtype=np.float32)
+        series = self._scaled(parts)
+        if self.settings.mode == "answer":
+            return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, training=False)
+        ends = np.array([(number, len(one)) for number, one in enumerate(series)])
+        return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, training=False)
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
@@ -239,8 +221,10 @@ def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:
     return list(dict.fromkeys([*(targets or ()), *columns]))
 
 
-def _answer(part: Part) -> Numbers:
-    if part.series.answer is None:
-        hint = "name its column: task.answer"
-        raise DataError("no answer is known of this series", where=part.series.name, hint=hint)
-    return part.series.answer
+def _answers(parts: Sequence[Part]) -> Numbers:
+    found = []
+    for part in parts:
+        if part.series.answer is None:
+            raise DataError("no answer is known", where=part.series.name, hint="name its column: task.answer")
+        found.append(part.series.answer)
+    return np.stack(found)
