@@ -76,7 +76,8 @@ class DataSettings(Settings):
     valid: str | list[str] | None = None
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
-    """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a fifth."""
+    """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
+    fifth."""
     format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta"] = "auto"
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
