@@ -111,12 +111,13 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     fresh = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        task.tokenizer.save(folder / "tokenizer")
+        if task.tokenizer is not None:
+            task.tokenizer.save(folder / "tokenizer")
         alone = {
             "model": recipe.to_dict()["model"],
             "sizes": task.sizes,
             "memory": task.memory(),
-            "tokenizer": task.tokenizer.fingerprint,
+            "tokenizer": None if task.tokenizer is None else task.tokenizer.fingerprint,
         }
         (folder / "model.yaml").write_text(yaml.safe_dump(alone, sort_keys=False), encoding="utf-8")
         draft = folder / ".draft-recipe"

@@ -122,7 +122,7 @@ class Prepared:
     def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
         """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
         body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
-        if not isinstance(body, LanguageModel):
+        if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
         prompts = self.task.prompts([decoding.prompt])
         longest = max(len(prompt) for prompt in prompts.tokens)
@@ -145,7 +145,8 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
     check_installed(recipe.training.tensorboard)
     if load_from is None:
-        watcher.said(f"reading {recipe.data.train} and learning the tokenizer")
+        learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
+        watcher.said(f"reading {recipe.data.train}{learning}")
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
         task = restored_task(load_from, recipe)
@@ -167,7 +168,7 @@ def memory_for_steps() -> AbstractContextManager[None]:
     return memory_for("training", hint="make the model, task.window or training.batch_size smaller")
 
 
-def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer) -> str:
+def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer | None) -> str:
     """Words that are in a file of word vectors start from there, the others as they are; how many, in words.
 
     Here and not in `build`: a run that is loaded has its own weights and needs no such file.

@@ -76,7 +76,8 @@ class DataSettings(Settings):
     valid: str | list[str] | None = None
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
-    """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB."""
+    """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
+    fifth."""
     format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu"] = "auto"
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
@@ -161,7 +162,8 @@ class Recipe(Settings):
     about: str = ""
     task: Annotated[SerializeAsAny[PartSettings], Kind("task")]
     data: DataSettings
-    tokenizer: Annotated[SerializeAsAny[PartSettings], Kind("tokenizer")]
+    tokenizer: Annotated[SerializeAsAny[PartSettings] | None, Kind("tokenizer")] = None
+    """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
     training: TrainingSettings = Field(default_factory=TrainingSettings)

@@ -16,6 +16,7 @@ TASKS = {
     "tagging": "seqlab.tasks.tagging:Tagging",
     "classification": "seqlab.tasks.classification:Classification",
     "tree-classification": "seqlab.tasks.tree_classification:TreeClassification",
+    "forecasting": "seqlab.tasks.forecasting:Forecasting",
 }
 
 TOKENIZERS = {
@@ -40,6 +41,9 @@ MODELS = {
     "mixture": "seqlab.models.mixture:Mixture",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
+    "series-dense": "seqlab.models.forecasters:SeriesDense",
+    "series-linear": "seqlab.models.forecasters:SeriesLinear",
+    "series-recurrent": "seqlab.models.forecasters:SeriesRecurrent",
 }
 
 CELLS = {
@@ -75,6 +79,7 @@ OBJECTIVES = {
     "tags": "seqlab.objectives.tags:Tags",
     "classes": "seqlab.objectives.classes:Classes",
     "node-classes": "seqlab.objectives.classes:NodeClasses",
+    "forecast": "seqlab.objectives.forecast:Forecast",
 }
 
 OPTIMIZERS = {

@@ -57,6 +57,9 @@ class Run:
 
     @property
     def tokenizer(self) -> Tokenizer:
+        if self.task.tokenizer is None:
+            what, hint = "has no tokenizer: it reads no text", "use predict or evaluate"
+            raise RunError(what, where=str(self.folder), hint=hint)
         return self.task.tokenizer
 
     @property
@@ -174,17 +177,26 @@ class Run:
         return score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
 
     def predict(
-        self, data: str | Sequence[str], *, lines: bool = False, batch_size: int | None = None
+        self,
+        data: str | Sequence[str],
+        *,
+        lines: bool = False,
+        batch_size: int | None = None,
+        steps: int | None = None,
     ) -> Iterator[Answer]:
-        """The task's answers for the examples of files, first to last; with `lines`, of the lines of plain texts."""
+        """The task's answers for the examples of files, first to last; with `lines`, of the lines of plain texts.
+
+        Forecasts reach `steps` ahead.
+        """
+        task = self.task if steps is None else self.task.ahead(steps)
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        split = self.task.asked(self.recipe.data.model_copy(update=update))
+        split = task.asked(self.recipe.data.model_copy(update=update))
         order = split.order(batch_size or self.recipe.training.batch_size, seed=0)
         with torch.no_grad():
             for _, indices in order.once():
-                yield from self.task.answers(self.objective, split.batch(indices, Key(0, 0)).to(self.device))
+                yield from task.answers(self.objective, split.batch(indices, Key(0, 0)).to(self.device))
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""
@@ -269,8 +281,8 @@ def restored_task(folder: Path, recipe: Recipe) -> Task:
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
         hint = "take the folder from a copy, or train again"
         raise RunError("model.yaml is missing or damaged", where=str(folder), hint=hint) from None
-    tokenizer = load_tokenizer(folder / "tokenizer")
-    if expected is not None and tokenizer.fingerprint != expected:
+    tokenizer = None if recipe.tokenizer is None else load_tokenizer(folder / "tokenizer")
+    if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
         hint = "put back the one that the run was trained with"
         raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
     task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)

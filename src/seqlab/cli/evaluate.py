@@ -52,4 +52,6 @@ def evaluate(
 
 
 def _shown(value: float | int) -> str | int:
-    return f"{value:.4f}" if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return f"{value:.4f}" if abs(value) >= 0.1 or value == 0 else f"{value:.4g}"

@@ -15,11 +15,18 @@ from seqlab.cli.options import device
 @click.argument("run")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def predict(
-    run: str, files: tuple[str, ...], batch_size: int | None, device: str, code: str | None, as_json: bool
+    run: str,
+    files: tuple[str, ...],
+    batch_size: int | None,
+    steps: int | None,
+    device: str,
+    code: str | None,
+    as_json: bool,
 ) -> None:
     """What RUN answers for each example of FILE, or for each line of the input."""
     from seqlab.cli.streams import echo_json
@@ -32,7 +39,7 @@ def predict(
             typed = Path(folder) / "input"
             typed.write_bytes(sys.stdin.buffer.read())
             given = [str(typed)]
-        for answer in loaded.predict(given, lines=not files, batch_size=batch_size):
+        for answer in loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps):
             if as_json:
                 echo_json(answer)
             else:

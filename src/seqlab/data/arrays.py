@@ -17,18 +17,24 @@ PIECE = 1 << 18
 """Elements of a long sequence that come at once."""
 
 
-def opened_array(path: Path) -> NDArray[Any]:
+def mapped(path: Path) -> NDArray[Any]:
     """Mapped, not read: it may be larger than memory. Arrays of objects, which would be unpickled, are refused."""
     if path.suffix.lower() == ".gz":
         raise DataError("a packed .npy file cannot be mapped", where=str(path), hint="unpack it: gunzip FILE")
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
         what = f"no array that can be read ({' '.join(str(error).split())[:100]})"
         raise DataError(what, where=str(path), hint="write it with numpy.save, not of objects") from None
     except OSError as error:
         what = f"cannot be read ({error.strerror or error})"
         raise DataError(what, where=str(path), hint="check its permissions") from None
+    return array
+
+
+def opened_array(path: Path) -> NDArray[Any]:
+    """One that holds sequences of symbols."""
+    array = mapped(path)
     if array.ndim not in (1, 2):
         hint = "one sequence is (length,), several are (rows, length): reshape it"
         raise DataError(f"an array with {array.ndim} axes {array.shape}", where=str(path), hint=hint)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from seqlab.data import builtin
+from seqlab.data import builtin, synthetic
 from seqlab.data.contents import (
     Asked,
     cut_of,
@@ -54,7 +54,7 @@ def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), sym
     `symbols`, lists and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says
     is done to the field of the first role: what a model reads.
     """
-    records = _chain(_sources(data, split), Asked(data, tuple(roles), symbols), split)
+    records = _chain(sources(data, split), Asked(data, tuple(roles), symbols), split)
     return scrambled(records, roles[0], data.scramble) if data.scramble else records
 
 
@@ -66,10 +66,9 @@ def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
 
 def size(data: DataSettings, split: Split) -> int | None:
     """The bytes of text to come, about; None where that cannot be known without reading them."""
-    sources = _sources(data, split)
     if split == "valid" and data.valid is None:
         return None
-    sizes = [plain_size(source, data) if isinstance(source, Path) else None for source in sources]
+    sizes = [plain_size(source, data) if isinstance(source, Path) else None for source in sources(data, split)]
     return None if None in sizes else sum(one or 0 for one in sizes)
 
 
@@ -90,9 +89,10 @@ def fingerprint(data: DataSettings, split: Split) -> str:
     whole.append(["held out", data.hold_out] if data.valid is None else "whole")
     if data.scramble:
         whole.append(["scramble", data.scramble])
-    for source in _sources(data, split):
+    for source in sources(data, split):
         if isinstance(source, str):
-            whole.append([source, builtin.content_hash(source)])
+            owner = synthetic if synthetic.is_synthetic(source) else builtin
+            whole.append([source, owner.content_hash(source)])
         else:
             facts = source.stat()
             whole.append([format_in(source, data), _digest(source, facts.st_size, facts.st_mtime_ns)])
@@ -112,17 +112,17 @@ def _digest(path: Path, size: int, changed: int) -> str:
 # ---------------------------------------------------------------------- which sources
 
 
-def _sources(data: DataSettings, split: Split) -> list[Path | str]:
+def sources(data: DataSettings, split: Split) -> list[Path | str]:
     """Files, and names of built-in sets, of a split: each once."""
     valid = _resolved(data.valid) if data.valid is not None else {}
     if split == "valid" and data.valid is not None:
         return list(valid.values())
-    sources = _resolved(data.train)
-    if not sources:
+    found = _resolved(data.train)
+    if not found:
         raise DataError("data.train is an empty list", hint="name a file, a folder, a pattern or a built-in data set")
-    left = [source for key, source in sources.items() if isinstance(source, str) or key not in valid]
+    left = [source for key, source in found.items() if isinstance(source, str) or key not in valid]
     if not left:
-        where = ", ".join(str(source) for source in sources.values())
+        where = ", ".join(str(source) for source in found.values())
         raise DataError(
             "train and valid are the same files", where=where, hint="leave data.valid out to hold out a part"
         )
@@ -133,7 +133,7 @@ def _resolved(names: str | list[str]) -> dict[Path | str, Path | str]:
     """By identity, so that two names of one file are one."""
     found: dict[Path | str, Path | str] = {}
     for name in [names] if isinstance(names, str) else names:
-        if name in builtin.TEXTS:
+        if name in builtin.TEXTS or synthetic.is_synthetic(name):
             found[name] = name
         else:
             for file in _found(name):
@@ -145,7 +145,7 @@ def _found(name: str) -> list[Path]:
     if not name:  # as a path it would be the folder one is in
         raise DataError("an empty name for data", hint="name a file, a folder, a pattern or a built-in data set")
     try:
-        return find_files(name, also=builtin.TEXTS)
+        return find_files(name, also=[*builtin.TEXTS, *synthetic.SETS])
     except OSError as error:  # a name too long for a file, a folder that may not be looked into
         raise DataError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
 
@@ -159,6 +159,8 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
         yield from _of_all(files, asked) if asked.data.valid is not None else _held_out(files, asked, split)
     for name in sources:
         if isinstance(name, str):
+            if synthetic.is_synthetic(name):
+                raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
             for document in builtin.documents(name, split):
                 place, fields = f"{name}:{document.name}", {"text": document.text, "label": document.label or ""}
                 if document.label is not None and set(asked.roles) == set(fields):

@@ -40,7 +40,8 @@ def fused(
     if maps(first.dtype) is None:
         raise NotFused("there is no C++ compiler with OpenMP")
     steps, rows = [one.to(first.dtype) for one in steps], [one.to(first.dtype) for one in rows]
-    seen = trace(step, steps, states, rows)
+    with torch.inference_mode(False):  # where composite operations would not be taken apart
+        seen = trace(step, steps, states, rows)
     groups = {"step": steps, "row": rows, "vector": seen.vectors}
     varying = [(kind, i) for kind, group in groups.items() for i, one in enumerate(group) if one.requires_grad]
     program = _program(seen, frozenset(varying))

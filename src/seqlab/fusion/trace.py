@@ -60,6 +60,7 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: dict[int, Node] = {}
         self.alive: list[Any] = []  # an id belongs to one tensor as long as that lives
+        self.turned: dict[int, Tensor] = {}
         self.vectors: list[Tensor] = []
         self.matrices: list[Tensor] = []
 
@@ -73,6 +74,8 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in PRODUCTS and id(args[-2]) in self.nodes:
             result = args[-2].new_zeros(ROWS, args[-1].shape[1])  # only its shape counts
+        elif func is aten.linear.default and id(args[0]) in self.nodes:
+            result = args[0].new_zeros(ROWS, len(args[1]))
         else:
             result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
@@ -101,6 +104,13 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if value.dim() == 1 or (value.dim() == 2 and len(value) == 1):
             return Node("vector", value.shape[-1], index=_place(self.vectors, value))
         raise NotFused(f"a constant of the shape {tuple(value.shape)}")
+
+    def transposed(self, weight: Tensor) -> Tensor:
+        """Wᵀ, the same tensor every time."""
+        if id(weight) not in self.turned:
+            self.alive.append(weight)
+            self.turned[id(weight)] = weight.t()
+        return self.turned[id(weight)]
 
     def product(self, x: Any, matrix: Tensor) -> Node:
         if id(matrix) in self.nodes or id(x) not in self.nodes or matrix.dim() != 2:
@@ -229,6 +239,14 @@ def _silu(tape: _Tape, x: Any) -> Node:
     return tape.node(x) * pointwise("sigmoid", tape.node(x))
 
 
+def _linear(tape: _Tape, x: Any, weight: Tensor, bias: Any = None) -> Node:
+    """Seen as such only where no gradients are wanted; elsewhere torch has made a product with the transpose of it."""
+    if torch.is_grad_enabled() and weight.requires_grad:
+        raise NotFused("a linear map that keeps its gradients to itself")
+    product = tape.product(x, tape.transposed(weight))
+    return product if bias is None else product + tape.node(bias)
+
+
 PRODUCTS = frozenset({aten.mm.default, aten.addmm.default})
 RULES: dict[Any, Callable[..., Node | list[Node]]] = {
     aten.add.Tensor: _add,
@@ -262,6 +280,7 @@ RULES: dict[Any, Callable[..., Node | list[Node]]] = {
     **{func: rule for op in ("lt", "le", "gt", "ge", "eq", "ne") for func, rule in _compare(op).items()},
     aten.mm.default: lambda tape, x, matrix: tape.product(x, matrix),
     aten.addmm.default: _addmm,
+    aten.linear.default: _linear,
     aten.slice.Tensor: _slice,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,

@@ -53,6 +53,7 @@ class Classification(Task):
         longest: int | None = Field(default=None, gt=0)
         """Tokens that are read of a text; the rest of a longer one is left out."""
 
+    tokenizer: Tokenizer
     metric = "error"
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, labels: Sequence[str]) -> None:

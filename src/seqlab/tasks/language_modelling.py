@@ -32,6 +32,8 @@ length, and the short windows of truncated BPTT take twice as long."""
 class LanguageModelling(Task):
     """Texts become one long array of tokens, each document closed by `<end>`."""
 
+    tokenizer: Tokenizer
+
     class Settings(PartSettings):
         reading: Literal["windows", "streams"] = "windows"
         """Windows in any order, or parallel streams whose state is carried from window to window."""

@@ -60,6 +60,7 @@ class Known:
 class Tagging(Task):
     """A word is what stands between blanks, and one token."""
 
+    tokenizer: Tokenizer
     metric = "error"
 
     class Settings(PartSettings):

@@ -41,10 +41,11 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Task:
-        """The same from what a run folder holds."""
+    def restore(cls, recipe: Recipe, tokenizer: Any, memory: Mapping[str, Any]) -> Task:
+        """The same from what a run folder holds: a Tokenizer, or None if `prepare` made none."""
 
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
+    """None where numbers are read."""
 
     def memory(self) -> dict[str, Any]:
         """What a run folder must hold beside the tokenizer (labels, ...), as plain data."""
@@ -82,8 +83,14 @@ class Task(ABC):
         """
         raise NotImplementedError
 
+    def ahead(self, steps: int) -> Task:
+        """For models that forecast: the same, with answers that reach so many steps ahead."""
+        raise RunError("this kind of task looks no steps ahead", hint="leave --steps out")
+
     def prompts(self, texts: Sequence[str]) -> Prompts:
         """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""
+        if self.tokenizer is None:
+            raise RunError("this kind of task reads no text", hint="use predict or evaluate")
         return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])
 
     def signature(self, split: Split) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class TreeClassification(Task):
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of the states that labels are told from."""
 
+    tokenizer: Tokenizer
     metric = "error"
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, labels: Sequence[str]) -> None:

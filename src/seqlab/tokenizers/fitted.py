@@ -20,15 +20,17 @@ from seqlab.data.cache import Lock, kept
 from seqlab.data.progress import bytes_of, work
 from seqlab.data.readers import described, fingerprint, read, size
 from seqlab.data.records import Record
-from seqlab.errors import DataError, SeqlabError
+from seqlab.errors import DataError, RecipeError, SeqlabError
 from seqlab.recipe import DataSettings, PartSettings
 from seqlab.tokenizers.tokenizer import Tokenizer, load_tokenizer
 
 LIBRARIES = ("tokenizers", "sentencepiece", "numpy")
 
 
-def fitted(settings: PartSettings, data: DataSettings, roles: Sequence[str] = ("text",)) -> Tokenizer:
+def fitted(settings: PartSettings | None, data: DataSettings, roles: Sequence[str] = ("text",)) -> Tokenizer:
     """A tokenizer of the kind and the settings that a recipe names, learnt from the training data."""
+    if settings is None:
+        raise RecipeError("'tokenizer' is missing", hint="add it, such as tokenizer: {kind: bpe}")
     own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
     if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
         return _learnt(settings, data, roles)

@@ -1,0 +1,100 @@
+"""Series that are made, not read: the same on every machine, as long and as many as wanted.
+
+`waves`, `adding`, or with a number of steps and of series: `adding:400`, `adding:400:20000`. A fifth of the series
+is held out for validation, and a tenth for `waves-test`, `adding-test`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from seqlab.data.randomness import mix
+from seqlab.data.series import VALUE, Found, Series
+from seqlab.errors import DataError
+
+VERSION = 1
+"""Part of every content hash: to be raised when a name would mean other numbers."""
+TEST = "-test"
+
+
+def waves(steps: int, count: int, random: np.random.Generator) -> Found:
+    """x_t = 0.5 sin((t − a)(10 + 10 u)) + 0.2 sin((t − b)(20 + 20 v)) + noise of ± 0.05, t from 0 to 1
+
+    with a, b, u, v drawn from [0, 1) for each series.
+    """
+    u, v, a, b = random.random((4, count, 1))
+    t = np.linspace(0, 1, steps)
+    x = 0.5 * np.sin((t - a) * (10 + 10 * u)) + 0.2 * np.sin((t - b) * (20 + 20 * v))
+    x += 0.1 * (random.random((count, steps)) - 0.5)
+    return Found([Series(f"waves, series {n}", one[:, None]) for n, one in enumerate(x, 1)], (VALUE,))
+
+
+def adding(steps: int, count: int, random: np.random.Generator) -> Found:
+    """Numbers from [0, 1), two of them marked, one in each half: their sum is the answer.
+
+    Always answering 1 gives a mean squared error of 1/6. Hochreiter & Schmidhuber 1997; as in Le, Jaitly & Hinton 2015,
+    https://arxiv.org/abs/1504.00941
+    """
+    numbers, marks, rows = random.random((count, steps)), np.zeros((count, steps)), np.arange(count)
+    half = steps // 2
+    for low, high in ((0, half), (half, steps)):
+        marks[rows, random.integers(low, high, count)] = 1
+    values, sums = np.stack([numbers, marks], -1), (numbers * marks).sum(1)
+    both = zip(values, sums, strict=True)
+    series = [Series(f"adding, series {n}", one, np.array([total])) for n, (one, total) in enumerate(both, 1)]
+    return Found(series, (VALUE, "mark"))
+
+
+class Made(NamedTuple):
+    make: Callable[[int, int, np.random.Generator], Found]
+    steps: int
+    fewest: int
+    """Steps."""
+
+
+SETS = {"waves": Made(waves, 51, 2), "adding": Made(adding, 100, 2)}
+COUNT = 10_000
+
+
+class _Asked(NamedTuple):
+    name: str
+    steps: int
+    series: int
+    test: bool
+
+
+def is_synthetic(name: str) -> bool:
+    return name.partition(":")[0].removesuffix(TEST) in SETS
+
+
+def synthetic(name: str, split: Literal["train", "valid"]) -> Found:
+    """The series of one part of a set."""
+    asked = _asked(name)
+    seed = int.from_bytes(hashlib.blake2b(asked.name.encode(), digest_size=7).digest(), "little")
+    random = np.random.Generator(np.random.Philox(mix(seed, asked.steps, asked.series)))
+    whole = SETS[asked.name].make(asked.steps, asked.series, random)
+    valid, test = asked.series * 7 // 10, asked.series * 9 // 10
+    part = slice(test, None) if asked.test else slice(valid) if split == "train" else slice(valid, test)
+    return Found(whole.series[part], whole.columns)
+
+
+def content_hash(name: str) -> str:
+    return hashlib.sha256(f"{VERSION} {_asked(name)}".encode()).hexdigest()
+
+
+def _asked(name: str) -> _Asked:
+    """adding-test:400:20000 → 400 steps, 20,000 series, the test part."""
+    first, *numbers = name.split(":")
+    base = first.removesuffix(TEST)
+    if len(numbers) > 2 or not all(number.isdecimal() and len(number) < 10 for number in numbers):
+        hint = f"write {first}, {first}:STEPS or {first}:STEPS:SERIES, such as {first}:100:5000"
+        raise DataError(f"'{name}' is no data set", hint=hint)
+    steps, count = [int(number) for number in numbers] + [SETS[base].steps, COUNT][len(numbers) :]
+    if steps < SETS[base].fewest or count < 10:
+        hint = f"at least {SETS[base].fewest} steps and 10 series"
+        raise DataError(f"'{name}' is too small", hint=hint)
+    return _Asked(base, steps, count, first != base)

@@ -1,0 +1,156 @@
+"""What reads windows of numbers and says which numbers follow.
+
+B rows · T steps · C variables, the O that are forecast first · H horizon · W window
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, SerializeAsAny, model_validator
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.nn.cells import Cell
+from seqlab.nn.dropout import Mask, dropout
+from seqlab.nn.recurrent import Arrangement, Recurrent
+from seqlab.recipe import Kind, PartSettings
+
+
+class Forecaster(nn.Module, ABC):
+    Settings: ClassVar[type[PartSettings]]
+    every_step: ClassVar[bool] = False
+    """Whether it can forecast after every step of a window, not only after the last."""
+    needs_past: ClassVar[bool] = False
+    """Whether what it forecasts must be among what it reads."""
+
+    @abstractmethod
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
+        """inputs (B, T, C) → what follows the last real step (B, 1, H, O), or `every` step (B, T, H, O)."""
+
+
+class SeriesDense(Forecaster):
+    """y = W [x_1; …; x_W] + b, or a net with hidden layers in between. A shorter window has zeros before it."""
+
+    class Settings(PartSettings):
+        hidden: tuple[int, ...] = ()
+        """The widths of hidden layers; none is a linear map."""
+        activation: Literal["relu", "tanh"] = "relu"
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def __init__(self, settings: Settings, window: int, inputs: int, outputs: int, horizon: int) -> None:
+        super().__init__()
+        self.window, self.shape = window, (1, horizon, outputs)
+        widths = [window * inputs, *settings.hidden]
+        self.hidden = nn.ModuleList(dense(below, width) for below, width in pairwise(widths))
+        self.output = dense(widths[-1], horizon * outputs)
+        self.activation, self.dropout = getattr(torch, settings.activation), nn.Dropout(settings.dropout)
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
+        x = latest(inputs, mask, self.window).flatten(1)
+        for layer in self.hidden:
+            x = self.dropout(self.activation(layer(x)))
+        return self.output(x).view(-1, *self.shape)  # type: ignore[no-any-return]
+
+
+class SeriesLinear(Forecaster):
+    """y = x_W + A (x − x_W) + b for each variable, with one A (H × W) for all of them: the level does not matter.
+
+    Zeng et al. 2022 (NLinear), https://arxiv.org/abs/2205.13504
+    """
+
+    Settings = PartSettings
+    needs_past = True
+
+    def __init__(self, settings: PartSettings, window: int, outputs: int, horizon: int) -> None:
+        super().__init__()
+        self.window, self.outputs = window, outputs
+        self.output = dense(window, horizon)
+        nn.init.zeros_(self.output.weight)  # at first, the naive forecast
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
+        x = inputs[..., : self.outputs]
+        level = last(x, mask)[:, None]
+        changes = latest(x - level, mask, self.window)
+        return (level + self.output(changes.mT).mT)[:, None]  # type: ignore[no-any-return]
+
+
+class SeriesRecurrent(Forecaster):
+    """h_t in `depth` layers over x_t; y_t = W h_t + b, or y_t is what one more layer of cells gives."""
+
+    every_step = True
+
+    class Settings(PartSettings, Arrangement):
+        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+        width: int = Field(default=64, gt=0)
+        depth: int = Field(default=1, ge=0, le=1000)
+        head: Literal["dense", "cell"] = "dense"
+        """A linear map; or a layer of cells with as many units as there are numbers to forecast, on top of `depth`."""
+        start: Literal["cell", "glorot"] = "cell"
+        """How the weights of a cell's inputs start: as its own paper has them, or as Glorot & Bengio 2010 do."""
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Between layers, and of the last layer's states."""
+        dropout_mask: Mask = "position"
+        """A new mask for each step, or one for a whole window (variational)."""
+
+        @model_validator(mode="after")
+        def _some_layer(self) -> SeriesRecurrent.Settings:
+            if self.depth == 0 and self.head == "dense":
+                raise ValueError("a depth of 0 with a dense head reads only the last step")
+            return self
+
+    def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
+        super().__init__()
+        self.shape = (horizon, outputs)
+        self.dropout = dropout(settings.dropout, settings.dropout_mask)
+        cell: type[Cell] = registry.find("cell", settings.cell.kind)
+        widths = settings.widths_below(inputs, settings.width, settings.depth)[: settings.depth]
+        layers = [cell(below, settings.width, settings.cell) for below in widths]
+        self.recurrent = Recurrent(layers, self.dropout, arrangement=settings)
+        numbers, width = horizon * outputs, settings.width if layers else inputs
+        if settings.head == "cell":
+            self.head: nn.Module = Recurrent([cell(width, numbers, settings.cell)], arrangement=settings)
+        else:
+            self.head = dense(width, numbers)
+        if settings.start == "glorot":
+            for one in self.modules():
+                if isinstance(one, Cell):
+                    nn.init.xavier_uniform_(one.input.weight)
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
+        states, _ = self.recurrent(inputs, self.recurrent.start(len(inputs), inputs), mask)
+        states = self.dropout(states) if len(self.recurrent.layers) else states
+        if isinstance(self.head, Recurrent):
+            states, _ = self.head(states, self.head.start(len(states), states), mask)
+        if not every:
+            states = last(states, mask)[:, None]
+        forecasts = states if isinstance(self.head, Recurrent) else self.head(states)
+        return forecasts.unflatten(-1, self.shape)  # type: ignore[no-any-return]
+
+
+def dense(below: int, width: int) -> nn.Linear:
+    """Weights that start as Glorot & Bengio 2010 have them, biases at zero."""
+    linear = nn.Linear(below, width)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def last(x: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, T, …) → (B, …): the last real step of each row."""
+    if mask is None:
+        return x[:, -1]
+    return x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
+
+
+def latest(x: Tensor, mask: Tensor | None, count: int) -> Tensor:
+    """(B, T, C) → (B, count, C): the last `count` real steps, with zeros before them where there are fewer."""
+    if mask is None and x.shape[1] == count:
+        return x
+    lengths = torch.full((len(x),), x.shape[1], device=x.device) if mask is None else mask.sum(1)
+    places = torch.arange(-count, 0, device=x.device) + lengths[:, None]
+    rows = torch.arange(len(x), device=x.device)[:, None]
+    return torch.where((places >= 0)[..., None], x[rows, places.clamp(min=0)], 0.0)

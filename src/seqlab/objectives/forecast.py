@@ -1,0 +1,63 @@
+"""How far forecasts are from what came.
+
+B rows · T steps · H horizon · O variables that are forecast
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.data.batches import Batch
+from seqlab.models.forecasters import Forecaster, last
+from seqlab.models.language_model import State
+from seqlab.objectives.objective import Loss, Objective
+from seqlab.recipe import PartSettings
+
+LOSSES: dict[str, Callable[..., Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
+
+
+class Forecast(Objective):
+    """Σ (ŷ − y)², over what follows the last step of each window, or every step of it; each number counts as one.
+
+    Evaluations also sum the errors after the last step, in the units of the data, beside those of the naive forecast.
+    """
+
+    class Settings(PartSettings):
+        loss: Literal["mse", "mae", "huber"] = "mse"
+        """Squares; absolute values; or squares of what is below 1, and absolute values above it."""
+
+    body: Forecaster
+
+    def __init__(self, settings: Settings, body: Forecaster, head: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body, self.loss = body, LOSSES[settings.loss]
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        targets, mask = batch["targets"], batch.get("mask")
+        every = targets.dim() == 4
+        forecasts = self.body(batch["inputs"], mask, every)
+        if not every:
+            targets = targets[:, None]
+        parts = {} if self.training else _errors(forecasts, targets, mask if every else None, batch)
+        if every and mask is not None:
+            forecasts, targets = forecasts[mask], targets[mask]
+        total = self.loss(forecasts, targets, reduction="sum")
+        return Loss(total, torch.tensor(targets.numel(), device=targets.device), parts)
+
+
+def _errors(forecasts: Tensor, targets: Tensor, mask: Tensor | None, batch: Batch) -> dict[str, Tensor]:
+    """Sums over what follows the last step of each window, in the units of the data."""
+    truth, spread = last(targets, mask), batch["spread"]
+    errors = (last(forecasts, mask) - truth) * spread
+    naive = (batch["naive"][:, None] - truth) * spread
+    return {
+        "squared": errors.square().sum(),
+        "absolute": errors.abs().sum(),
+        "naive_squared": naive.square().sum(),
+        "numbers": torch.tensor(truth.numel(), device=truth.device),
+    }

@@ -1,0 +1,230 @@
+"""Forecasting: which numbers follow a window of a series; or which number belongs to a whole series."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqlab.data.batches import Batch, Examples, Split
+from seqlab.data.series import Layout, Numbers
+from seqlab.data.series_splits import Part, read_parts
+from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
+from seqlab.errors import DataError, RecipeError, RunError
+from seqlab.models.forecasters import Forecaster
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.scaling import Scaling
+from seqlab.tasks.task import Task, Totals
+
+
+class Forecasting(Task):
+    """Series become windows of numbers, scaled by what the training part has: mean 0, spread 1."""
+
+    class Settings(PartSettings):
+        mode: Literal["last", "every", "answer"] = "last"
+        """What is forecast: what follows a window; what follows each of its steps; or the answer of a whole series."""
+        window: int = Field(default=50, gt=0)
+        """Steps that a forecast is made from. Answers are made from whole series."""
+        horizon: int = Field(default=1, gt=0)
+        """Steps that are forecast at once."""
+        stride: int = Field(default=1, gt=0)
+        """How far training windows lie apart. Evaluations begin at every step."""
+        columns: list[str] | None = Field(default=None, min_length=1)
+        """The variables that are read; by default all columns of numbers."""
+        targets: list[str] | None = Field(default=None, min_length=1)
+        """Those of them that are forecast; by default all."""
+        series: str | None = None
+        """The column that names the series which a row belongs to."""
+        row: Literal["step", "series"] = "step"
+        """What a row of a table is: a step in time, or a whole series."""
+        answer: str | None = None
+        """The column with the answer of a series; built-in sets know theirs."""
+        normalise: bool = True
+        """Whether a model sees (x − mean) / spread. Figures are always in the units of the data."""
+
+        @model_validator(mode="after")
+        def _fit_each_other(self) -> Forecasting.Settings:
+            if self.mode == "answer" and self.horizon != 1:
+                raise ValueError("an answer has no horizon: leave it out, or set another mode")
+            if self.answer is not None and (self.mode != "answer" or self.row != "series"):
+                raise ValueError("a column with answers needs mode: answer and row: series")
+            return self
+
+    def __init__(self, settings: Settings, columns: list[str], inputs: Scaling, outputs: Scaling, longest: int) -> None:
+        self.tokenizer = None
+        self.settings, self.columns = settings, columns
+        self.inputs, self.outputs, self.longest = inputs, outputs, longest
+        self.steps = settings.horizon
+        """How far `answers` look ahead."""
+
+    # ------------------------------------------------------------------ what is learnt from the data
+
+    @classmethod
+    def prepare(cls, recipe: Recipe) -> Forecasting:
+        if recipe.tokenizer is not None:
+            raise RecipeError("numbers need no tokenizer", where="tokenizer", hint="leave the section out")
+        own = cast(Forecasting.Settings, recipe.task)
+        layout = Layout(None if own.columns is None else tuple(own.columns), own.series, own.row, own.answer)
+        read = read_parts(recipe.data, "train", layout, reach=own.window, whole=own.mode == "answer")
+        columns = _arranged(list(read.columns), own.targets)
+        values = [part.series.values for part in read.ordered(columns).parts]
+        inputs = Scaling.of(np.concatenate(values))
+        forecast = inputs[: len(own.targets or columns)]
+        outputs = Scaling.of(_answers(read.parts)) if own.mode == "answer" else forecast
+        return cls(own, columns, inputs, outputs, max(len(one) for one in values))
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: None, memory: Mapping[str, Any]) -> Forecasting:
+        inputs, outputs = (Scaling.restored(memory[name]) for name in ("inputs", "outputs"))
+        return cls(cast(Forecasting.Settings, recipe.task), memory["columns"], inputs, outputs, memory["longest"])
+
+    def memory(self) -> dict[str, Any]:
+        scalings = {"inputs": self.inputs.memory(), "outputs": self.outputs.memory()}
+        return {"columns": self.columns, **scalings, "longest": self.longest}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        own = self.settings
+        window = self.longest if own.mode == "answer" else own.window
+        numbers = {"inputs": len(self.columns), "outputs": len(self.outputs)}
+        return {**numbers, "horizon": own.horizon, "window": window}
+
+    def check(self, body: nn.Module) -> None:
+        mode = self.settings.mode
+        if not isinstance(body, Forecaster):
+            hint = "choose a model for series, such as series-recurrent"
+            raise RecipeError("this model makes no forecasts", where="model.kind", hint=hint)
+        if mode == "every" and not body.every_step:
+            hint = "task.mode=last, or model.kind=series-recurrent"
+            raise RecipeError("this model forecasts only what follows a whole window", where="model.kind", hint=hint)
+        if mode == "answer" and body.needs_past:
+            hint = "choose another model.kind"
+            raise RecipeError("this model goes on from the past, and answers have none", where="model.kind", hint=hint)
+
+    # ------------------------------------------------------------------ examples
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Examples:
+        own, parts = self.settings, self._read(data, which)
+        series, spread = self._scaled(parts), self._scaling_of_outputs.spread.astype(np.float32)
+        if own.mode == "answer":  # the naive guess is the mean of those in training
+            answers, naive = (self._scaling_of_outputs(x) for x in (_answers(parts), self.outputs.mean))
+            return SeriesAnswers(series, answers.astype(np.float32), naive.astype(np.float32), spread, training)
+        begins = [self._begins(part, own.stride if training else 1) for part in parts]
+        numbers = np.repeat(np.arange(len(parts)), [len(one) for one in begins])
+        windows = np.stack([numbers, np.concatenate(begins)], axis=1)
+        shape = Shape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
+        return SeriesWindows(series, windows, shape, spread, training)
+
+    def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
+        own = self.settings
+        named = own.columns if own.row == "series" else self.columns
+        layout = Layout(None if named is None else tuple(named), own.series, own.row, own.answer)
+        read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
+        if len(read.columns) != len(self.columns):
+            what = f"{len(read.columns)} columns where the model reads {len(self.columns)} ({', '.join(self.columns)})"
+            raise DataError(what, where=read.parts[0].series.name, hint="give the same columns as in training")
+        return read.ordered(self.columns).parts
+
+    def _begins(self, part: Part, stride: int) -> range:
+        """The steps of a series at which forecasts begin."""
+        own, length = self.settings, len(part.series.values)
+        found = places(length, part.first, own.window, own.horizon, stride)
+        if not found:
+            what = f"{length - part.first} steps are too few to forecast {own.horizon} of them"
+            hint = "lower task.horizon, hold out another share (data.hold_out), or leave the series out"
+            raise DataError(what, where=part.series.name, hint=hint)
+        return found
+
+    def _scaled(self, parts: Sequence[Part]) -> list[Floats]:
+        scaling = self.inputs if self.settings.normalise else Scaling.none(len(self.columns))
+        return [scaling(part.series.values).astype(np.float32) for part in parts]
+
+    @property
+    def _scaling_of_outputs(self) -> Scaling:
+        return self.outputs if self.settings.normalise else Scaling.none(len(self.outputs))
+
+    # ------------------------------------------------------------------ figures and answers
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        """`loss` in the units that the model sees; the others in those of the data, of what follows whole windows."""
+        numbers = totals["numbers"]
+        return {
+            "loss": totals["sum"] / totals["count"],
+            "mse": totals["squared"] / numbers,
+            "mae": totals["absolute"] / numbers,
+            "naive_mse": totals["naive_squared"] / numbers,
+            "numbers": int(numbers),
+        }
+
+    def signature(self, split: Split) -> dict[str, Any]:
+        own = self.settings
+        if own.mode == "answer":
+            return {"mode": own.mode, "naive": "the mean of the answers in training"}
+        return {"mode": own.mode, "window": own.window, "horizon": own.horizon, "naive": "the last value"}
+
+    def ahead(self, steps: int) -> Forecasting:
+        """Where that is more than the horizon, forecasts are read as if they had happened."""
+        own = self.settings
+        if own.mode == "answer" and steps > 1:
+            raise RunError("a series has one answer", hint="leave --steps out")
+        if steps > own.horizon and len(self.outputs) < len(self.columns):
+            hint = f"ask for at most {own.horizon}, or train without task.targets"
+            raise RunError("what it reads beside its forecasts is not known so far ahead", hint=hint)
+        other = copy.copy(self)
+        other.steps = steps
+        return other
+
+    def asked(self, data: DataSettings) -> Examples:
+        """The end of each series, or all of it."""
+        parts, nothing = self._read(data, "valid"), np.zeros(len(self.outputs), dtype=np.float32)
+        series = self._scaled(parts)
+        if self.settings.mode == "answer":
+            return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, training=False)
+        ends = np.array([(number, len(one)) for number, one in enumerate(series)])
+        return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, training=False)
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        body, found = cast(Forecaster, objective.body), []
+        names = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
+        mask = batch.get("mask")
+        for row, inputs in enumerate(batch["inputs"]):  # one by one: what follows the end of each is read after it
+            known = inputs if mask is None else inputs[mask[row]]
+            values = self._scaling_of_outputs.undone(self._forecast(body, known).cpu().numpy().astype(np.float64))
+            forecast = {name: values[:, place].tolist() for place, name in enumerate(names)}
+            shown = [" ".join(f"{value:.6g}" for value in column) for column in forecast.values()]
+            found.append({"answer": ", ".join(shown), "forecast": forecast})
+        return found
+
+    def _forecast(self, body: Forecaster, known: Tensor) -> Tensor:
+        """(T, C) → (steps, O)"""
+        own, forecasts = self.settings, list[Tensor]()
+        window = len(known) if own.mode == "answer" else own.window
+        while len(forecasts) * own.horizon < self.steps:
+            following = body(known[None, -window:])[0, -1]
+            forecasts.append(following)
+            known = torch.cat([known, following]) if following.shape[-1] == known.shape[-1] else known
+        return torch.cat(forecasts)[: self.steps]
+
+
+def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:
+    """What is forecast comes first."""
+    for name in targets or ():
+        if name not in columns:
+            hint = f"there are {', '.join(columns)}"
+            raise RecipeError(f"'{name}' is none of the columns that are read", where="task.targets", hint=hint)
+    return list(dict.fromkeys([*(targets or ()), *columns]))
+
+
+def _answers(parts: Sequence[Part]) -> Numbers:
+    found = []
+    for part in parts:
+        if part.series.answer is None:
+            raise DataError("no answer is known", where=part.series.name, hint="name its column: task.answer")
+        found.append(part.series.answer)
+    return np.stack(found)

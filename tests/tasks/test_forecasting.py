@@ -1,0 +1,237 @@
+"""Forecasting from end to end, on series whose future is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import seqlab
+from seqlab.cli import group
+from seqlab.data.randomness import Key
+from seqlab.data.series_windows import places
+from seqlab.errors import SeqlabError
+from seqlab.recipe import Recipe
+from seqlab.tasks.forecasting import Forecasting
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Two turning columns, far from zero and of different spread: the next step is a linear map of the last two."""
+    path = tmp_path_factory.mktemp("series") / "turning.csv"
+    t = np.arange(400)
+    rows = zip(t, 100 + 5 * np.sin(0.3 * t), -3 + 0.1 * np.cos(0.2 * t), strict=True)
+    path.write_text("day,a,b\n" + "".join(f"d{t},{a:.9f},{b:.9f}\n" for t, a, b in rows))
+    return path
+
+
+def recipe(train, model="series-dense", steps=300, data=None, **task):
+    return Recipe.from_dict(
+        {
+            "task": {"kind": "forecasting", **task},
+            "data": {"train": str(train), **(data or {})},
+            "model": {"kind": model} if isinstance(model, str) else model,
+            "objective": "forecast",
+            "training": {"steps": steps, "learning_rate": 0.02, "optimizer": "adam"},
+        }
+    )
+
+
+def prepared(train, **settings):
+    made = recipe(train, **settings)
+    return Forecasting.prepare(made), made.data
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    return seqlab.train(recipe(table, window=6, horizon=2), out=tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_it_learns_in_the_units_of_the_data(run, table):
+    found = run.evaluate()
+    assert found["mse"] < 0.02 * found["naive_mse"]
+    values = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    starts = np.arange(320, 399)  # the last fifth
+    naive = np.concatenate([values[starts + ahead] - values[starts - 1] for ahead in (0, 1)])
+    assert found["naive_mse"] == pytest.approx((naive**2).mean(), rel=1e-4)
+    assert found["numbers"] == 79 * 2 * 2
+
+
+def test_a_run_has_no_tokenizer_and_says_so(run):
+    assert not (run.folder / "tokenizer").exists()
+    loaded = seqlab.load(run.folder)
+    assert loaded.evaluate() == run.evaluate()
+    for use in (lambda: loaded.tokenizer, lambda: loaded.score(["text"])):
+        with pytest.raises(SeqlabError, match="no tokenizer"):
+            use()
+    with pytest.raises(SeqlabError, match="reads no text"):
+        loaded.generate("text")
+
+
+def test_it_goes_on_from_the_end_of_a_series(run, table):
+    [one] = run.predict(str(table))
+    assert set(one["forecast"]) == {"a", "b"}
+    assert one["forecast"]["a"] == pytest.approx(100 + 5 * np.sin(0.3 * np.array([400, 401])), abs=0.6)
+    assert len(one["answer"].split(", ")) == 2
+    [far] = run.predict(str(table), steps=7)
+    assert len(far["forecast"]["a"]) == 7
+    assert far["forecast"]["a"][:2] == one["forecast"]["a"]
+
+
+def test_forecasts_that_are_read_are_those_of_a_longer_series(run, table, tmp_path):
+    """Two steps at once, then the two after them, are what a file with the first two in it gives."""
+    [far] = run.predict(str(table), steps=4)
+    longer = tmp_path / "longer.csv"
+    added = zip(far["forecast"]["a"][:2], far["forecast"]["b"][:2], strict=True)
+    longer.write_text(table.read_text() + "".join(f"x,{a!r},{b!r}\n" for a, b in added))
+    [after] = run.predict(str(longer))
+    assert far["forecast"]["a"][2:] == pytest.approx(after["forecast"]["a"], rel=1e-5)
+
+
+def test_the_command_line(run, table):
+    said = CliRunner().invoke(group, ["predict", str(run.folder), str(table), "--steps", "3", "--json"])
+    assert said.exit_code == 0, said.output
+    assert len(json.loads(said.output)["forecast"]["b"]) == 3
+
+
+def test_typed_lines_are_series(tmp_path):
+    made = recipe("waves:12:100", window=8, steps=2, model="series-linear")
+    run = seqlab.train(made, out=tmp_path / "run")
+    said = CliRunner().invoke(group, ["predict", str(run.folder)], input="1 2 3 4 5 6 7 8 9\n1 2 3\n")
+    assert said.exit_code == 0, said.output
+    assert len(said.output.splitlines()) == 2
+
+
+# ---------------------------------------------------------------------- windows
+
+
+def test_windows_end_with_the_series_and_shorter_ones_are_allowed():
+    assert list(places(20, 0, window=5, horizon=3, stride=4)) == [5, 9, 13, 17]
+    assert list(places(20, 0, window=5, horizon=3, stride=5)) == [7, 12, 17]
+    assert list(places(6, 0, window=5, horizon=3, stride=1)) == [3]
+    assert list(places(20, 18, window=5, horizon=2, stride=1)) == [18]
+    assert not places(3, 0, window=5, horizon=3, stride=1)
+
+
+def test_inputs_and_targets_are_those_of_the_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(20.0))
+    task, data = prepared(tmp_path / "a.npy", window=4, horizon=2, normalise=False)
+    train, valid = (task.split(data, which, training=False) for which in ("train", "valid"))
+    batch = train.batch(np.array([0, 1]), Key(0, 0))
+    assert batch["inputs"][..., 0].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    assert batch["targets"][..., 0].tolist() == [[4, 5], [5, 6]]
+    assert batch["naive"].tolist() == [[3], [4]]
+    assert "mask" not in batch
+    last = train.batch(np.array([len(train) - 1]), Key(0, 0))["targets"][0, -1, 0]
+    assert last == 15  # nothing of what is held out
+    first = valid.batch(np.array([0]), Key(0, 0))
+    assert (first["inputs"].ravel().tolist(), first["targets"].ravel().tolist()) == ([12, 13, 14, 15], [16, 17])
+
+
+def test_every_step_has_targets(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(20.0))
+    own = {"mode": "every", "window": 3, "horizon": 2, "normalise": False}
+    task, data = prepared(tmp_path / "a.npy", model="series-recurrent", **own)
+    batch = task.split(data, "train", training=True).batch(np.array([0]), Key(0, 0))
+    assert batch["inputs"].ravel().tolist() == [0, 1, 2]
+    assert batch["targets"][0, ..., 0].tolist() == [[1, 2], [2, 3], [3, 4]]
+
+
+def test_series_of_different_lengths_are_padded(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"v": [1, 2, 3, 4, 5, 6]}\n{"v": [7, 8, 9]}\n')
+    where = str(tmp_path / "a.jsonl")
+    task, data = prepared(where, window=4, row="series", normalise=False, data={"valid": "waves:9:10"})
+    batch = task.split(data, "train", training=False).batch(np.array([0, 1, 2]), Key(0, 0))
+    assert batch["inputs"][..., 0].tolist() == [[1, 2, 3, 4], [2, 3, 4, 5], [7, 8, 0, 0]]
+    assert batch["mask"].sum(1).tolist() == [4, 4, 2]
+    assert batch["targets"].ravel().tolist() == [5, 6, 9]
+
+
+def test_what_is_forecast_comes_first_and_only_that(table):
+    task, data = prepared(table, targets=["b"], window=5)
+    assert (task.columns, task.sizes["inputs"], task.sizes["outputs"]) == (["b", "a"], 2, 1)
+    batch = task.split(data, "train", training=False).batch(np.array([0]), Key(0, 0))
+    assert batch["targets"].shape == (1, 1, 1)
+    assert batch["spread"].tolist() == pytest.approx([0.1 / 2**0.5], rel=0.1)
+    with pytest.raises(SeqlabError, match="not known so far ahead"):
+        task.ahead(2)
+
+
+def test_normalised_by_the_training_part_alone(tmp_path):
+    values = np.r_[np.tile([1.0, 3.0], 40), np.full(20, 1000.0)]
+    np.save(tmp_path / "a.npy", values)
+    task, data = prepared(tmp_path / "a.npy", window=4)
+    assert task.memory()["inputs"] == {"mean": [2.0], "spread": [1.0]}
+    batch = task.split(data, "train", training=False).batch(np.array([0]), Key(0, 0))
+    assert batch["inputs"].ravel().tolist() == [-1, 1, -1, 1]
+
+
+# ---------------------------------------------------------------------- answers of whole series
+
+
+def test_answers_of_whole_series(tmp_path):
+    lines = [json.dumps({"v": [n, n + 1], "m": [1, 0], "sum": 2 * n}) for n in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    own = {"mode": "answer", "row": "series", "answer": "sum"}
+    made = recipe(tmp_path / "a.jsonl", **own)
+    run = seqlab.train(made, out=tmp_path / "run")
+    assert run.evaluate()["mse"] < 0.01 * run.evaluate()["naive_mse"]
+    (tmp_path / "asked.jsonl").write_text('{"v": [10, 11], "m": [1, 0]}\n')
+    [one] = run.predict(str(tmp_path / "asked.jsonl"))
+    assert one["forecast"]["answer"] == pytest.approx([20], abs=1)
+
+
+def test_the_adding_problem_is_learnt(tmp_path):
+    model = {"kind": "series-recurrent", "cell": "gru", "width": 16}
+    run = seqlab.train(recipe("adding:8:3000", model, steps=250, mode="answer"), out=tmp_path / "run")
+    found = run.evaluate()
+    assert found["naive_mse"] == pytest.approx(1 / 6, rel=0.15)
+    assert found["mse"] < 0.2 * found["naive_mse"]
+
+
+def test_an_interrupted_run_ends_with_the_same_bits(table, tmp_path):
+    from seqlab.training.trainer import Silence
+
+    class Plug(Silence):
+        def stepped(self, step, steps, figures):
+            if step == 7:
+                raise ConnectionError
+
+    model = {"kind": "series-recurrent", "cell": "gru", "width": 5, "dropout": 0.2, "depth": 2}
+    made = recipe(table, model, steps=12, window=6, mode="every").changed({"training.checkpoint_every": 5})
+    whole = seqlab.train(made, out=tmp_path / "whole")
+    with pytest.raises(ConnectionError):
+        seqlab.train(made, out=tmp_path / "broken", watcher=Plug())
+    broken = seqlab.train(made, out=tmp_path / "broken", resume=True)
+    for name, weight in whole.objective.state_dict().items():
+        assert torch.equal(weight, broken.objective.state_dict()[name])
+    assert whole.log == broken.log
+
+
+# ---------------------------------------------------------------------- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"tokenizer": "byte"}, "numbers need no tokenizer"),
+        ({"task.mode": "every"}, "only what follows a whole window"),
+        ({"model.kind": "recurrent-encoder"}, "needs vocab_size"),
+        ({"task.targets": ["c"]}, "'c' is none of the columns"),
+        ({"task.columns": ["aa"]}, "no column 'aa'"),
+        ({"task.mode": "answer"}, "cannot be cut"),
+        ({"task.horizon": 90}, "80 steps are too few to forecast 90"),
+        ({"task.mode": "answer", "task.horizon": 2}, "an answer has no horizon"),
+        ({"task.answer": "a"}, "needs mode: answer"),
+        ({"data.scramble": 0.5}, "no letters"),
+        ({"data.train": "adding", "task.mode": "answer", "model.kind": "series-linear"}, "answers have none"),
+        ({"data.train": "waves", "task.mode": "answer"}, "no answer is known"),
+        ({"task.kind": "language-modelling"}, "'tokenizer' is missing"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(table, tmp_path, changes, expected):
+    with pytest.raises(SeqlabError, match=expected) as raised:
+        seqlab.train(recipe(table, window=6), changes, out=tmp_path / "run")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
