@@ -63,6 +63,8 @@ class TreeClassification(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe) -> TreeClassification:
+        if recipe.tokenizer is None:
+            raise RecipeError("there is no tokenizer for the leaves", where="tokenizer", hint="use kind: word")
         trees = [tree for _, tree in _trees(recipe.data, "train")]
         words = (" ".join(filter(None, tree.words)) for tree in trees)
         tokenizer = registry.find("tokenizer", recipe.tokenizer.kind).fit(words, recipe.tokenizer)
