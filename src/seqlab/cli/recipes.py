@@ -23,8 +23,9 @@ def recipes(name: str | None, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(about))
             return
+        width = max(map(len, names))
         for one in names:
-            click.echo(f"{one:12}  {about[one]}")
+            click.echo(f"{one:{width}}  {about[one]}")
         return
     if name not in names:
         raise RecipeError(f"no recipe '{name}'", hint=nearest(name, names))
