@@ -79,8 +79,9 @@ def test_gradients_equal_differences(name):
 
 @every_cell
 @pytest.mark.parametrize("connections", ["plain", "residual", "highway", "skip"])
-def test_padding_and_neighbours_change_nothing(name, connections):
-    model = net(name, depth=2, connections=connections).eval()
+@pytest.mark.parametrize("back", [False, True], ids=["there", "both ways"])
+def test_padding_and_neighbours_change_nothing(name, connections, back):
+    model = net(name, depth=2, back=back, connections=connections).eval()
     x = some()
     outputs, after = model(x, model.start(ROWS, x), MASK)
     for row, length in enumerate(MASK.sum(1).tolist()):

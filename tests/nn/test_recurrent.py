@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seqlab.fusion.loop import maps
 from seqlab.nn.cells import GRU, LSTM, Cell, ClassicGRU, Elman, GatedMemory, Memory, UnitaryRNN
-from seqlab.nn.recording import remarks
+from seqlab.nn.recording import record, remarks
 from seqlab.nn.recurrent import Arrangement, Recurrent
 
 needs_compiler = pytest.mark.skipif(maps(torch.float32) is None, reason="there is no C++ compiler with OpenMP here")
@@ -135,6 +135,40 @@ def test_what_cannot_be_in_a_compiled_loop_runs_step_by_step(what):
     assert "step by step" in said[0]
     expected, _, _ = run(Recurrent([cell], fuse=False), torch.zeros(4, 5, 3))
     assert outputs.shape == expected.shape
+
+
+class Twins(Cell):
+    """Both parts of its state are one tensor, but they may begin differently."""
+
+    parts = ("h", "c")
+
+    def step(self, inputs, state):
+        h, c = state
+        h = torch.tanh(inputs + self.recurrent(h) * c)
+        return h, h
+
+
+@needs_compiler
+def test_two_parts_of_a_state_that_are_one():
+    torch.manual_seed(0)
+    cell, x = Twins(3, 5).double(), torch.randn(2, 4, 3).double()
+    state = tuple(torch.randn(2, 5).double().requires_grad_() for _ in range(2))
+    found = []
+    for fuse in (True, False):
+        outputs, _, _ = run(Recurrent([cell], fuse=fuse), x, [state])
+        found.append(torch.autograd.grad(outputs.square().sum(), [*state, *cell.parameters()]))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_recording_changes_no_bit_of_the_librarys_kernel():
+    model, x = Recurrent([LSTM(4, 9)], fuse=False), torch.randn(2, 7, 4)
+    plain, _, said = run(model, x)
+    assert "library" in said[0]
+    with record() as tape:
+        recorded, _, _ = run(model, x)
+    assert torch.equal(plain, recorded)
+    assert len(tape["forget"]) == 7
 
 
 @needs_compiler

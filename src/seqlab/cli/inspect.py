@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seqlab.cli.options import device
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from seqlab.data.batches import Batch
     from seqlab.run import Run
 
@@ -42,8 +44,9 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
     from seqlab.inspection.gradients import health
 
     loaded = _loaded(run, code, device)
+    model = loaded.model
     tokens, targets = _windows(loaded, rows, length)
-    found = health(loaded.model, tokens, targets)
+    found = health(model, tokens, targets)
     if as_json:
         echo_json(asdict(found))
     else:
@@ -65,7 +68,9 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
 @inspect.command(epilog="Example: seqlab inspect surface runs/mine --points 31 --out surface.svg")
 @click.argument("run")
 @click.option("--points", default=21, show_default=True, type=click.IntRange(3, 201), help="Points in each direction.")
-@click.option("--span", type=click.FloatRange(0, min_open=True), help="How far to go; a tenth of the weights' length.")
+@click.option(
+    "--span", type=click.FloatRange(0, min_open=True), help="How far to go along the gradient; a few steps by default."
+)
 @click.option("--clip", default=None, type=click.FloatRange(0, min_open=True), help="Clip here; as trained by default.")
 @rows
 @out
@@ -132,14 +137,14 @@ def _batch(run: Run, rows: int) -> Batch:
     return split.batch(indices, Key(0, 0)).to(run.device)
 
 
-def _windows(run: Run, rows: int, length: int):  # type: ignore[no-untyped-def]
+def _windows(run: Run, rows: int, length: int) -> tuple[Tensor, Tensor]:
     """Held-out tokens (rows, length), and the token after each window."""
     import torch
 
     from seqlab.errors import RunError
 
-    batch = run.held_out()
-    tokens = torch.as_tensor(batch.tokens[: rows * (length + 1)].astype("int64"))  # type: ignore[attr-defined]
+    held_out: Any = run.held_out()
+    tokens = torch.as_tensor(held_out.tokens[: rows * (length + 1)].astype("int64"))
     count = len(tokens) // (length + 1)
     if count == 0:
         raise RunError(f"only {len(tokens)} tokens are held out", where=str(run.folder), hint="give a smaller --length")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.native.compiler import compiled
+from seqlab.native.linear import Map
 from seqlab.nn.attention import Cache
 from seqlab.nn.blocks import Block
 
@@ -37,7 +38,7 @@ class CompiledLinear(nn.Module):
         if bias is not None:
             self.bias[: self.outputs] = bias.detach()
         self.kernel = kernels.linear
-        self.map = _Map(self.panels.data_ptr(), self.bias.data_ptr(), self.inputs, self.outputs)
+        self.map = Map(self.panels.data_ptr(), self.bias.data_ptr(), self.inputs, self.outputs)
 
     def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
         assert x.shape[-1] == self.inputs
@@ -85,7 +86,7 @@ def library() -> ctypes.CDLL | None:
     if kernels is None:
         return None
     pointer, count = ctypes.c_void_p, ctypes.c_int64
-    kernels.linear.argtypes = [ctypes.POINTER(_Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
+    kernels.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),
@@ -105,15 +106,6 @@ def _succeed(failed: int) -> None:
 # ---------------------------------------------------------------------- the structures of kernels.cpp
 
 
-class _Map(ctypes.Structure):
-    _fields_ = (
-        ("panels", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("inputs", ctypes.c_int64),
-        ("outputs", ctypes.c_int64),
-    )
-
-
 class _Norm(ctypes.Structure):
     _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_float))
 
@@ -121,11 +113,11 @@ class _Norm(ctypes.Structure):
 class _Block(ctypes.Structure):
     _fields_ = (
         ("norm_attend", _Norm),
-        ("query_key_value", _Map),
-        ("output", _Map),
+        ("query_key_value", Map),
+        ("output", Map),
         ("norm_feed", _Norm),
-        ("expand", _Map),
-        ("contract", _Map),
+        ("expand", Map),
+        ("contract", Map),
         ("heads", ctypes.c_int64),
     )
 
@@ -139,7 +131,7 @@ class _Cache(ctypes.Structure):
     )
 
 
-def _map(linear: nn.Module) -> _Map:
+def _map(linear: nn.Module) -> Map:
     assert isinstance(linear, CompiledLinear)
     return linear.map
 

@@ -20,6 +20,7 @@ from seqlab.fusion.program import Pass, Program
 from seqlab.fusion.trace import NotFused, Trace, trace
 from seqlab.native import compiler
 from seqlab.native.compiler import compiled
+from seqlab.native.linear import Map
 
 NUMBERS = {torch.float32: "float", torch.float64: "double"}
 Step = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
@@ -64,6 +65,7 @@ def maps(dtype: torch.dtype) -> ctypes.CDLL | None:
     return library
 
 
+MOST_PROGRAMS = 1000
 _programs: dict[Any, Program] = {}
 
 
@@ -77,17 +79,10 @@ def _program(seen: Trace, varying: frozenset[tuple[str, int]]) -> Program:
     ]
     key = (tuple(described), tuple(place[node] for node in seen.outputs), varying)
     if key not in _programs:
+        if len(_programs) >= MOST_PROGRAMS:  # a number in a step may be another in every window
+            _programs.clear()
         _programs[key] = Program(seen, varying)
     return _programs[key]
-
-
-class _Map(ctypes.Structure):
-    _fields_ = (
-        ("panels", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("inputs", ctypes.c_int64),
-        ("outputs", ctypes.c_int64),
-    )
 
 
 class _Call(ctypes.Structure):
@@ -139,16 +134,16 @@ class _Loop(torch.autograd.Function):
         for (kind, index), node in program.given.items():
             memory[own.loaded[node].number] = given[kind][index].contiguous()
         for node, slot in zip(program.outputs, slots, strict=True):
-            if node in program.kept:
-                memory[own.loaded[node].number] = slot
+            if node in program.kept:  # the states before each step, which may be given, lie in the same memory
+                memory.setdefault(own.loaded[node].number, slot)
         for node, saved in zip(program.saved, tensors[count:], strict=True):
             memory[own.loaded[node].number] = saved
         call = _Memory(own, memory, length, batch, gradient)
         _call(ctx.code.backward, program, own, call, matrices, ctx.reverse)
-        return None, None, None, None, *_collected(ctx, program, call, slots, matrices)
+        return None, None, None, None, *_collected(ctx, program, call, matrices)
 
 
-def _collected(ctx: Any, program: Program, call: _Memory, slots: list[Tensor], matrices: list[Tensor]) -> list[Any]:
+def _collected(ctx: Any, program: Program, call: _Memory, matrices: list[Tensor]) -> list[Any]:
     """Gradients in the order of the tensors that came in."""
     found: list[Tensor | None] = []
     for kind, count in zip(("step", "state", "row", "vector"), ctx.counts, strict=True):
@@ -166,14 +161,14 @@ def _collected(ctx: Any, program: Program, call: _Memory, slots: list[Tensor], m
     needed = ctx.needs_input_grad[-len(matrices) :] if matrices else []
     for index, x, buffer in program.deferred:
         if needed[index]:
-            inputs = _over_time(program, call, x, slots, ctx)
+            inputs = _over_time(program, call, x, ctx)
             product = torch.mm(call.memory[buffer.number].flatten(0, 1).t(), inputs.flatten(0, 1)).t()
             known = sums[index]
             sums[index] = product if known is None else known + product
     return [*found, *sums]
 
 
-def _over_time(program: Program, call: _Memory, x: Node, slots: list[Tensor], ctx: Any) -> Tensor:
+def _over_time(program: Program, call: _Memory, x: Node, ctx: Any) -> Tensor:
     """What was multiplied by a matrix at every step, (T, B, n)."""
     buffer = program.backward.loaded[x]
     values = call.memory[buffer.number]
@@ -213,7 +208,7 @@ def _call(function: Any, program: Program, own: Pass, call: _Memory, matrices: l
         down, across = matrix.stride(1), matrix.stride(0)
         library.pack(matrix.data_ptr(), down, across, panels.data_ptr(), outputs, inputs, threads)
         alive.append(panels)
-        structures.append(_Map(panels.data_ptr(), bias.data_ptr(), inputs, outputs))
+        structures.append(Map(panels.data_ptr(), bias.data_ptr(), inputs, outputs))
     turned = like.new_empty(max((one.inputs for one in structures), default=0) * call.rows)
     pointers = [call.memory[number].data_ptr() for number in range(len(own.buffers))]
     buffers = (ctypes.c_void_p * len(pointers))(*pointers)

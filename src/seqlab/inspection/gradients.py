@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.cells import Cell
@@ -104,10 +103,9 @@ def gates(model: LanguageModel, tokens: Tensor) -> list[Gate]:
 
 
 def cells(model: nn.Module) -> Iterator[tuple[str, Cell]]:
-    with parametrize.cached():
-        for _, module in model.named_modules():
-            if isinstance(module, Recurrent):
-                for number, cell in enumerate(module.layers):
-                    yield f"layer {number + 1}", cell
-                for number, cell in enumerate(module.back):
-                    yield f"layer {number + 1} back", cell
+    for module in model.modules():
+        if isinstance(module, Recurrent):
+            for number, cell in enumerate(module.layers):
+                yield f"layer {number + 1}", cell
+            for number, cell in enumerate(module.back):
+                yield f"layer {number + 1} back", cell

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from seqlab.data.batches import Batch
+from seqlab.data.progress import work
 from seqlab.inspection.gradients import cells
 from seqlab.nn.products import products
 from seqlab.objectives.objective import Objective
@@ -63,9 +64,10 @@ def surface(
     start = [weight.detach().clone() for weight in weights]
     losses: list[list[float]] = []
     try:
-        with torch.no_grad():
-            for high in across:
+        with torch.no_grad(), work("computing the loss, row by row", points) as progress:
+            for number, high in enumerate(across, 1):
                 losses.append([_at(objective, batch, weights, start, (u, far), (v, high)) for far in along])
+                progress(number)
     finally:
         with torch.no_grad():
             for weight, old in zip(weights, start, strict=True):

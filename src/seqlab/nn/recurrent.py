@@ -5,7 +5,7 @@ B batch · T time · D input width · H state width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import torch
@@ -22,7 +22,6 @@ from seqlab.nn.recording import recording, remark, unrecorded
 from seqlab.recipe import Settings
 
 States = Sequence[Tensor]
-Step = Callable[[States, States, States], CellState]
 
 
 class Arrangement(Settings):
@@ -71,7 +70,8 @@ class Recurrent(nn.Module):
         self.fuse = fuse
         self.gates = nn.ModuleList()
         if self.own.connections == "highway":
-            self.gates.extend(nn.Linear(cell.hidden, cell.hidden) for cell in cells[1:])
+            widths = [cell.hidden * (2 if back else 1) for cell in cells[1:]]
+            self.gates.extend(nn.Linear(width, width) for width in widths)
             for gate in self.gates:
                 nn.init.constant_(cast(nn.Linear, gate).bias, -1.0)  # at first, x passes
         self.norms = nn.ModuleList()
@@ -121,25 +121,32 @@ class Recurrent(nn.Module):
         if self.own.layer_norm:
             norms = cast(_Norms, self.norms[index + len(self.layers) if reverse else index])
         window = _Window(cell, self.own, norms, x, keep)
-        if len(x) > 1:
-            reason = "switched off"
-            if self.fuse:
-                try:
-                    with unrecorded():
-                        result = fused(window.step, window.steps, state, window.rows, reverse)
-                    remark(f"{type(cell).__name__}: all steps in one compiled loop")
-                    if recording():
-                        with torch.no_grad():
-                            _unroll(window, state, reverse)
-                    return result
-                except NotFused as error:
-                    reason = str(error)
-            whole = cell.library(x.flip(0) if reverse else x, state) if window.is_plain and not recording() else None
-            if whole is not None:
-                remark(f"{type(cell).__name__}: the library's kernel")
-                return (whole[0].flip(0), whole[1]) if reverse else whole
-            remark(f"{type(cell).__name__}: step by step ({reason})")
-        return _unroll(window, state, reverse)
+        whole = self._at_once(window, x, state, reverse) if len(x) > 1 else None
+        if whole is None:
+            return _unroll(window, state, reverse)
+        if recording():  # beside it, not instead of it: no bit of the result changes
+            with torch.no_grad():
+                _unroll(window, state, reverse)
+        return whole
+
+    def _at_once(self, window: _Window, x: Tensor, state: CellState, reverse: bool) -> tuple[Tensor, CellState] | None:
+        """All steps in one call, where there is a way."""
+        cell, reason = window.cell, "switched off"
+        name = type(cell).__name__
+        if self.fuse:
+            try:
+                with unrecorded():
+                    result = fused(window.step, window.steps, state, window.rows, reverse)
+                remark(f"{name}: all steps in one compiled loop")
+                return result
+            except NotFused as error:
+                reason = str(error)
+        whole = cell.library(x.flip(0) if reverse else x, state) if window.is_plain else None
+        if whole is None:
+            remark(f"{name}: step by step ({reason})")
+            return None
+        remark(f"{name}: the library's kernel")
+        return (whole[0].flip(0), whole[1]) if reverse else whole
 
 
 class _Norms(nn.Module):
