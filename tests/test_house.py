@@ -36,6 +36,7 @@ ORDER = [
     "conversion",
     "checkup",
     "comparison",
+    "studies",
     "cli",
     "__main__",
 ]

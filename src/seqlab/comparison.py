@@ -73,7 +73,7 @@ def compare(
             with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
                 folder = Path(out) / f"{recipe.name}-seed{seed}"
                 run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)
-            results.append(_result(recipe.name, seed, run))
+            results.append(result_of(recipe.name, seed, run))
     return results
 
 
@@ -128,10 +128,11 @@ def _unknown(one: Result) -> float:
     return share
 
 
-def _result(name: str, seed: int, run: Run) -> Result:
+def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result:
+    """What a training has come to, measured on held-out data, or on other data."""
     seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
-    metrics = run.evaluate()
+    metrics = run.evaluate(data)
     return Result(
         name,
         seed,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,20 +23,20 @@ class Tree:
         self.file, self.places = file, dict(places or {})
 
     @classmethod
-    def load(cls, recipe: str | os.PathLike[str]) -> Self:
-        """A shipped recipe by name, a YAML file, or that of a run folder."""
-        name = os.fspath(recipe)
-        if name in shipped():
-            return cls.parse(shipped_text(name), name)
+    def load(cls, recipe: str | os.PathLike[str], what: str = "recipe") -> Self:
+        """A shipped recipe (or study) by name, a YAML file, or that of a run folder."""
+        name, names = os.fspath(recipe), shipped(what)
+        if name in names:
+            return cls.parse(shipped_text(name, what), name)
         path = Path(name)
         try:
-            if (path / "recipe.yaml").is_file():
-                path = path / "recipe.yaml"
+            if (path / f"{what}.yaml").is_file():
+                path = path / f"{what}.yaml"
             if not path.is_file():
-                raise RecipeError(f"no recipe '{name}'", hint=f"give a YAML file or a name: {nearest(name, shipped())}")
+                raise RecipeError(f"no {what} '{name}'", hint=f"give a YAML file or a name: {nearest(name, names)}")
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            hint = "a recipe is a YAML file"
+            hint = f"a {what} is a YAML file"
             raise RecipeError(f"not UTF-8 text (byte {error.start})", where=str(path), hint=hint) from None
         except OSError as error:
             raise RecipeError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
@@ -121,20 +122,25 @@ def settings_of(family: str, kind: str, where: str | None) -> Any:
     return cls.Settings
 
 
-def shipped() -> list[str]:
-    """The names of the recipes that come with the package."""
-    root = resources.files("seqlab") / "recipes"
-    return sorted(
-        f"{folder.name}/{file.name.removesuffix('.yaml')}"
-        for folder in root.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    )
+SHELVES = {"recipe": "recipes", "study": "studies"}
+"""The folders of what comes with the package."""
 
 
-def shipped_text(name: str) -> str:
-    return (resources.files("seqlab") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+def shipped(what: str = "recipe") -> list[str]:
+    """The names of the recipes (or studies) that come with the package."""
+
+    def names(folder: Traversable, prefix: str) -> Iterator[str]:
+        for one in folder.iterdir():
+            if one.is_dir():
+                yield from names(one, f"{prefix}{one.name}/")
+            elif one.name.endswith(".yaml"):
+                yield prefix + one.name.removesuffix(".yaml")
+
+    return sorted(names(resources.files("seqlab") / SHELVES[what], ""))
+
+
+def shipped_text(name: str, what: str = "recipe") -> str:
+    return (resources.files("seqlab") / SHELVES[what] / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:

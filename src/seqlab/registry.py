@@ -99,6 +99,11 @@ SCHEDULES = {
     "cosine": "seqlab.training.schedules:Cosine",
 }
 
+STUDIES = {
+    "trainings": "seqlab.studies.trainings:Trainings",
+    "bptt": "seqlab.studies.bptt:BPTT",
+}
+
 FAMILIES: dict[str, dict[str, str]] = {
     "task": TASKS,
     "tokenizer": TOKENIZERS,
@@ -109,6 +114,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
+    "study": STUDIES,
 }
 
 _given: dict[tuple[str, str], type] = {}

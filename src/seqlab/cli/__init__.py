@@ -16,6 +16,7 @@ COMMANDS = {
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "compare": "Train several recipes under one budget: one table, one plot.",
+    "study": "Repeat a classic study: several trainings, one table, one picture.",
     "mix": "Make one run that averages the predictions of several.",
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "inspect": "Look inside a run: gradients through time, the loss around its weights.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,65 @@ def loss_surface(found: Surface, path: Path) -> None:
         "down the gradient",
         f"across: {found.direction} × (1 + y)" if "recurrent" in found.direction else found.direction,
     )
+    axes.grid(False)
+    _save(figure, path)
+
+
+def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
+    """A figure against what grows: a line for each arm, a point for each seed, and the baseline."""
+    figure, axes = _figure(8, 4.6)
+    (along,) = found["along"]
+    arms = list(dict.fromkeys(row["arm"] for row in found["table"]))
+    for colour, arm in zip(_cycle(len(arms)), arms, strict=True):
+        own = [row for row in found["table"] if row["arm"] == arm]
+        axes.plot([row["at"] for row in own], [row["mean"] for row in own], color=colour, linewidth=1.8, label=arm)
+        points = [(row["at"], value) for row in own for value in row["values"]]
+        axes.plot(*zip(*points, strict=True), color=colour, linestyle="", marker="o", markersize=4)
+    levels = sorted({(row["at"], row["baseline"]) for row in found["table"] if row["baseline"] is not None})
+    if levels:
+        axes.plot(*zip(*levels, strict=True), color="#868e96", linestyle="--", linewidth=1.2, label="baseline")
+    _scaled(axes.set_yscale, found)
+    axes.set_xticks(found["along"][along])
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    _dress(axes, title, along, found["metric"].replace("_", " "))
+    _save(figure, path)
+
+
+def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
+    """A bar for each arm, a point for each seed; what others have printed as a diamond, the baseline as a stroke."""
+    table = found["table"][::-1]
+    figure, axes = _figure(8, 1.4 + 0.38 * len(table))
+    names = [row["arm"] if row["at"] is None else f"{row['arm']}, {row['at']}" for row in table]
+    axes.barh(names, [row["mean"] for row in table], color=COLOURS[0], alpha=0.35, height=0.6)
+    values = [(value, place) for place, row in enumerate(table) for value in row["values"]]
+    axes.plot(*zip(*values, strict=True), linestyle="", marker="o", markersize=4, color=COLOURS[0], label="here")
+    for kind, marker in (("printed", "D"), ("baseline", "|")):
+        points = [(row[kind], place) for place, row in enumerate(table) if row[kind] is not None]
+        if points:
+            size = 6 if kind == "printed" else 16
+            axes.plot(*zip(*points, strict=True), linestyle="", marker=marker, ms=size, color=COLOURS[1], label=kind)
+            axes.legend(frameon=False, fontsize=8)
+    _scaled(axes.set_xscale, found)
+    _dress(axes, title, found["metric"].replace("_", " "), "")
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", color="#e9ecef")
+    _save(figure, path)
+
+
+def _scaled(scale: Callable[[str], object], found: Mapping[str, Any]) -> None:
+    """A logarithmic axis where figures are orders of magnitude apart."""
+    values = [value for row in found["table"] for value in row["values"]]
+    if min(values) > 0 and max(values) > 20 * min(values):
+        scale("log")
+
+
+def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path) -> None:
+    """What each earlier step contributes to the gradient of each output's loss."""
+    figure, axes = _figure(6.4, 4.6)
+    sizes = [[terms.get((t, k), math.nan) for k in range(steps)] for t in range(steps)]
+    image = axes.imshow(sizes, cmap="viridis", norm="log")
+    figure.colorbar(image, label="size of the term")
+    _dress(axes, "Who has a say in ∂J(t)/∂W?", "k: the step at which W acted", "t: the output")
     axes.grid(False)
     _save(figure, path)
 

@@ -1,0 +1,79 @@
+"""`seqlab study`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from seqlab.studies.study import Study
+
+
+@click.command(epilog="Example: seqlab study adding along.steps=[50,100] seeds=1 --only lstm,elman --out runs/adding")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--only", metavar="ARM,...", help="Some of what is compared.")
+@click.option("--out", metavar="FOLDER", help="For runs, table and picture; runs/study-NAME by default.")
+@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def study(
+    name: str | None, overrides: tuple[str, ...], only: str | None, out: str | None, code: str | None, as_json: bool
+) -> None:
+    """Repeat the study NAME, or one of your own (a YAML FILE); without a name, list those that there are.
+
+    KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
+    finished in the folder already are taken as they are.
+    """
+    from seqlab.cli.progress import Bar
+    from seqlab.cli.streams import echo_json
+    from seqlab.cli.tables import table
+
+    if name is None:
+        return _list(as_json)
+    if code is not None:
+        from seqlab.run import use_code
+
+        use_code(code)
+    folder = Path(out or f"runs/study-{Path(name).stem}")
+    report = _chosen(name, overrides, only).run(folder, code, lambda one: Bar(one, quiet=as_json))
+    picture = folder / "study.png"
+    report.draw(picture)
+    data = {"study": name, **report.data, "notes": report.notes, "picture": str(picture)}
+    (folder / "study.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        echo_json(data)
+        return
+    table(report.titles, report.rows)
+    for note in report.notes:
+        click.echo(note)
+    click.echo(f"picture: {picture}")
+
+
+def _list(as_json: bool) -> None:
+    import yaml
+
+    from seqlab.recipe_tree import shipped, shipped_text
+
+    about = {one: yaml.safe_load(shipped_text(one, "study"))["about"] for one in shipped("study")}
+    if as_json:
+        click.echo(json.dumps(about))
+        return
+    width = max(map(len, about))
+    for one, text in about.items():
+        click.echo(f"{one:{width}}  {text}")
+
+
+def _chosen(name: str, overrides: tuple[str, ...], only: str | None) -> Study:
+    from seqlab.errors import RecipeError
+    from seqlab.studies.study import load
+    from seqlab.studies.trainings import Trainings
+
+    study = load(name, overrides)
+    if only is None:
+        return study
+    if not isinstance(study, Trainings):
+        raise RecipeError(f"'{name}' has no arms", where="--only", hint="leave it out")
+    return study.only(only.split(","))

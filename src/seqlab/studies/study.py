@@ -1,0 +1,64 @@
+"""A study is a question with a table and a picture for an answer. What is asked stands in a YAML file."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from seqlab import registry
+from seqlab.errors import RecipeError
+from seqlab.recipe import PartSettings, part_settings
+from seqlab.recipe_tree import Tree
+from seqlab.training.trainer import Silence, Watcher
+
+Watch = Callable[[str], AbstractContextManager[Watcher]]
+"""Who watches a training of that name."""
+
+
+def unwatched(name: str) -> AbstractContextManager[Watcher]:
+    return nullcontext(Silence())
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found."""
+
+    titles: list[str]
+    rows: list[list[str]]
+    data: dict[str, Any]
+    """The same as plain data, and all that the table leaves out."""
+    draw: Callable[[Path], None] = field(repr=False)
+    notes: list[str] = field(default_factory=list)
+    """What is to be said below the table."""
+
+
+class StudySettings(PartSettings):
+    about: str = ""
+
+
+class Study(ABC):
+    Settings: ClassVar[type[StudySettings]]
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def run(self, out: Path, code: str | os.PathLike[str] | None = None, watch: Watch = unwatched) -> Report:
+        """Find out; what is kept (run folders) goes into `out`, and is taken as it is the next time."""
+
+
+def load(study: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Study:
+    """A shipped study by name, or a YAML file, with `key.sub=value` overrides."""
+    tree = Tree.load(study, "study")
+    for override in overrides:
+        tree.override(override)
+    if not isinstance(tree.data.get("kind"), str):
+        raise RecipeError("'kind' is missing", where=tree.file, hint=f"one of {', '.join(registry.names('study'))}")
+    settings = part_settings("study", tree)
+    made: Study = registry.find("study", settings.kind)(settings)
+    return made
