@@ -40,10 +40,12 @@ MODELS = {
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
+    "transformer-encoder": "seqlab.models.transformer_encoder:TransformerEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
     "series-dense": "seqlab.models.forecasters:SeriesDense",
     "series-linear": "seqlab.models.forecasters:SeriesLinear",
     "series-recurrent": "seqlab.models.forecasters:SeriesRecurrent",
+    "series-transformer": "seqlab.models.series_transformer:SeriesTransformer",
 }
 
 CELLS = {

@@ -84,6 +84,7 @@ MODELS = {
     "dense": ("series-dense", {"hidden": [5]}),
     "linear": ("series-linear", {}),
     "lstm": ("series-recurrent", {"cell": "lstm", "width": 7, "depth": 2}),
+    "transformer": ("series-transformer", {"width": 8, "heads": 2}),
     "gru with cells on top": ("series-recurrent", {"cell": "gru", "width": 7, "head": "cell"}),
     "residual": ("series-recurrent", {"cell": "elman", "width": 7, "depth": 3, "connections": "residual"}),
     "skip": ("series-recurrent", {"cell": "elman", "width": 7, "depth": 2, "connections": "skip", "head": "cell"}),
@@ -101,7 +102,7 @@ def test_padding_and_neighbours_change_nothing(name):
     for row, length in enumerate(lengths):
         alone = model(x[row : row + 1, :length])
         assert torch.allclose(alone[0], together[row], atol=1e-5)
-    assert model.every_step == (kind == "series-recurrent")
+    assert model.every_step == (kind in ("series-recurrent", "series-transformer"))
 
 
 def test_a_linear_forecaster_begins_as_the_naive_one_and_follows_the_level():

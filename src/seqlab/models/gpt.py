@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqlab.models.language_model import LanguageModel, Output, State, no_source
 from seqlab.nn.attention import Cache, Places, SelfAttention, room_for
-from seqlab.nn.blocks import Block, FeedForward
+from seqlab.nn.blocks import Block, FeedForward, start_as_gpt2
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
@@ -60,7 +60,7 @@ class GPT(LanguageModel):
         )
         self.norm = nn.LayerNorm(width)
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
-        self._initialise(settings.depth)
+        start_as_gpt2(self, settings.depth)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
@@ -107,15 +107,6 @@ class GPT(LanguageModel):
             Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places)
             for layer in range(len(self.blocks))
         ]
-
-    def _initialise(self, depth: int) -> None:
-        """As GPT-2: normal with 0.02, the maps that end a residual branch smaller by √(2 depth)."""
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                nn.init.zeros_(parameter)
-            elif parameter.dim() > 1:
-                ends_branch = name.endswith(("attend.output.weight", "feed.contract.weight"))
-                nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)
 
 
 def _grown(buffer: Tensor, capacity: int) -> Tensor:

@@ -53,26 +53,28 @@ class Cache:
 
 
 class SelfAttention(nn.Module):
-    """q, k, v = W x; softmax(q kᵀ / √K) v for each head, causal; then an output map.
+    """q, k, v = W x; softmax(q kᵀ / √K) v for each head; then an output map.
 
-    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
+    Where it is causal, a position looks at itself and at those before it. Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, causal: bool = True) -> None:
         super().__init__()
         if width % heads:
             raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.causal = heads, dropout, causal
         self.query_key_value = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
+        """`mask` (B, T) says which positions are real, for those that look ahead; padding comes last."""
         q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, K) each
         dropout = self.dropout if self.training else 0.0
-        if cache is None:  # padding comes last, where causal attention never looks
-            attended = F.scaled_dot_product_attention(
-                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout_p=dropout, is_causal=True
-            )
+        if cache is None:  # where padding is, causal attention never looks
+            real = None if mask is None or self.causal else mask[:, None, None]
+            q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+            attended = F.scaled_dot_product_attention(q, k, v, real, dropout_p=dropout, is_causal=self.causal)
         else:
             k, v = cache.append(k, v)
             hidden = cache.places.hidden.to(q.dtype)

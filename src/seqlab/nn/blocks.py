@@ -46,6 +46,16 @@ class Block(nn.Module):
         self.norm_feed, self.feed = nn.LayerNorm(width), feed
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
-        x = x + self.dropout(self.attend(self.norm_attend(x), cache))
+    def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
+        x = x + self.dropout(self.attend(self.norm_attend(x), cache, mask))
         return x + self.dropout(self.feed(self.norm_feed(x)))  # type: ignore[no-any-return]
+
+
+def start_as_gpt2(model: nn.Module, depth: int) -> None:
+    """Normal with 0.02, the maps that end a residual branch smaller by √(2 depth), biases at zero."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.dim() > 1:
+            ends_branch = name.endswith(("attend.output.weight", "feed.contract.weight"))
+            nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)

@@ -1,0 +1,42 @@
+"""A causal Transformer that forecasts.
+
+B rows · T steps · C variables · D width
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from seqlab.models.forecasters import Forecaster, dense, last
+from seqlab.models.transformer_encoder import TransformerSettings
+from seqlab.nn.blocks import start_as_gpt2
+from seqlab.nn.positions import sinusoids
+
+
+class SeriesTransformer(Forecaster):
+    """a_t = W x_t + b + P_t through `depth` causal blocks and a norm; y_t is a linear map of it.
+
+    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, with norms before the parts.
+    """
+
+    every_step = True
+
+    class Settings(TransformerSettings):
+        pass
+
+    def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
+        super().__init__()
+        self.width, self.shape = settings.width, (horizon, outputs)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.blocks = settings.blocks(causal=True)
+        self.norm = nn.LayerNorm(self.width)
+        start_as_gpt2(self, settings.depth)
+        self.input, self.head = dense(inputs, self.width), dense(self.width, horizon * outputs)
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
+        a = self.input(inputs)
+        a = self.dropout(a + sinusoids(a.shape[1], self.width, a))
+        for block in self.blocks:
+            a = block(a)
+        states = self.norm(a if every else last(a, mask)[:, None])
+        return self.head(states).unflatten(-1, self.shape)  # type: ignore[no-any-return]
