@@ -82,7 +82,7 @@ class Trainings(Study):
         return Trainings(self.settings.model_copy(update={"arms": chosen}))
 
     def run(self, out: Path, code: str | os.PathLike[str] | None = None, watch: Watch = unwatched) -> Report:
-        planned = [(arm, at, self._recipes(arm, at)) for at in self._points() for arm in self.settings.arms]
+        planned = [(arm, at, self.recipes(arm, at)) for at in self.points() for arm in self.settings.arms]
         cells = []
         for arm, at, recipes in planned:
             name = arm if at is None else f"{arm}-{at}"
@@ -94,13 +94,14 @@ class Trainings(Study):
             cells.append(Cell(arm, at, results, [self._figure(one) for one in results]))
         return self._report(cells)
 
-    def _points(self) -> list[int | str | None]:
+    def points(self) -> list[int | str | None]:
+        """The values of what grows."""
         return next(([*values] for values in self.settings.along.values()), [None])
 
     def _names(self, at: int | str | None) -> dict[str, Any]:
         return dict.fromkeys(self.settings.along, at)
 
-    def _recipes(self, arm: str, at: int | str | None) -> list[Recipe]:
+    def recipes(self, arm: str, at: int | str | None) -> list[Recipe]:
         """One for each seed. They are all made before anything is trained."""
         own = self.settings.arms[arm]
         changes = {**flatten(self.settings.set), **flatten(own.set), "name": arm}
@@ -163,9 +164,9 @@ class Trainings(Study):
     def _draw(self, data: Mapping[str, Any], path: Path) -> None:
         from seqlab.inspection.figures import study_bars, study_lines
 
-        points = self._points()
+        points = self.points()
         draw = study_lines if len(points) > 1 and all(isinstance(at, int) for at in points) else study_bars
-        draw(data, path, self.settings.about)
+        draw(data, path, self.settings.about[:1].upper() + self.settings.about[1:])
 
 
 def _plain(one: Result) -> dict[str, Any]:
