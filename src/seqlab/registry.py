@@ -79,6 +79,7 @@ OUTPUTS = {
 OBJECTIVES = {
     "next-token": "seqlab.objectives.next_token:NextToken",
     "tags": "seqlab.objectives.tags:Tags",
+    "fed-back-tags": "seqlab.objectives.feedback:FedBackTags",
     "classes": "seqlab.objectives.classes:Classes",
     "node-classes": "seqlab.objectives.classes:NodeClasses",
     "forecast": "seqlab.objectives.forecast:Forecast",

@@ -1,0 +1,83 @@
+"""Output recurrence: what was answered goes into the next answer.
+
+B rows · T positions · D width · N tags
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.data.batches import Batch
+from seqlab.models.encoder import Encoder
+from seqlab.objectives.forcing import Forcing, forced
+from seqlab.objectives.tags import EachAlone, TagHead, Tags, TagScores, TagsSettings
+
+
+class FeedbackHead(TagHead):
+    """W and b in `scores`, U in `feedback`."""
+
+    def __init__(self, scores: TagScores, width: int) -> None:
+        super().__init__(scores, EachAlone())
+        self.feedback = nn.Embedding(len(scores.names) + 1, width)
+        nn.init.normal_(self.feedback.weight, std=width**-0.5)
+
+
+class FedBackTags(Tags):
+    """s_t = W tanh(h_t + U[y_{t−1}]) + b, p(y | h) = Π_t softmax(s_t)(y_t)
+
+    In training y_{t−1} is the right tag (or, with `forcing`, its own in part), so that all positions are computed at
+    once; in use it is the one chosen before, one position after the other. Over h_t that are made of single words
+    (`model.depth: 0`) this is the only recurrence. Jordan 1986, Serial order: a parallel distributed processing
+    approach.
+    """
+
+    class Settings(TagsSettings):
+        forcing: Forcing = Forcing()
+        """Which tags are fed back in training: the right ones, or the model's own."""
+
+    settings: Settings
+    head: FeedbackHead
+
+    def __init__(self, settings: Settings, body: Encoder, head: TagScores) -> None:
+        super().__init__(settings, body, head)
+        self.head = FeedbackHead(head, body.width)
+        self.begin = len(head.names)
+        """What stands before the first tag."""
+
+    def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Where the right tags are known, all of them before each position."""
+        states, mask = self.body(batch)
+        if "tags" not in batch:
+            return self._one_by_one(states)[0], mask
+        before = self._before(batch["tags"])
+        own, settings = self.training and self.settings.forcing.own > 0, self.settings.forcing
+        if own:
+            chosen = torch.rand(before.shape, device=before.device) < settings.share(self.progress)
+            chosen[:, 0] = False
+            before = forced(before, chosen, settings, lambda tags: self._score(states, tags))
+        return self._score(states, before), mask
+
+    def choose(self, scores: Tensor, mask: Tensor, batch: Batch) -> Tensor:
+        if "tags" not in batch:  # these scores have followed its own tags
+            return super().choose(scores, mask, batch)
+        return self._one_by_one(self.body(batch).states)[1].masked_fill(~mask, 0)
+
+    def _before(self, tags: Tensor) -> Tensor:
+        """The tag before each position; one that is not known is as if nothing were there."""
+        before = torch.cat([torch.full_like(tags[:, :1], self.begin), tags[:, :-1]], 1)
+        return before.where(before >= 0, self.begin)
+
+    def _score(self, states: Tensor, before: Tensor) -> Tensor:
+        scores: Tensor = self.head.scores(torch.tanh(states + self.head.feedback(before)))
+        return scores
+
+    def _one_by_one(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (B, T, N) and tags (B, T), each from the tag chosen before it."""
+        tag = torch.full((len(states),), self.begin, device=states.device)
+        scores, tags = [], []
+        for state in states.unbind(1):
+            scores.append(self._score(state, tag))
+            tag = scores[-1].argmax(-1)
+            tags.append(tag)
+        return torch.stack(scores, 1), torch.stack(tags, 1)
