@@ -69,11 +69,21 @@ class Tags(Objective):
         rules: bool = False
         """With a CRF: what cannot follow each other in the way of tagging found in the training data (BIO, IOB1 or
         IOBES), such as I-PER after O, has probability 0."""
+        first: int | None = None
+        """The first word of each sentence whose tag is learnt and counted: from 0, or from the end (-1)."""
+        last: int | None = None
+        """The last one likewise; all are, where neither is given."""
 
         @model_validator(mode="after")
         def _rules_need_neighbours(self) -> Self:
             if self.rules and not self.crf:
                 raise ValueError("rules are about neighbours, and only crf: true looks at them")
+            return self
+
+        @model_validator(mode="after")
+        def _a_chain_is_whole(self) -> Self:
+            if self.crf and (self.first is not None or self.last is not None):
+                raise ValueError("first and last choose single tags, and crf: true weighs whole sentences")
             return self
 
     body: Encoder
@@ -86,17 +96,17 @@ class Tags(Objective):
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
         (scores, mask), tags = self._scores(batch), batch["tags"]
-        sentence = self.head.sentence
+        sentence, counted = self.head.sentence, self._counted(mask)
         if self.training:
-            return Loss(sentence.losses(scores, tags, mask).sum(), mask.sum())
+            return Loss(sentence.losses(scores, tags, counted).sum(), counted.sum())
         best = sentence.best(scores, mask)
-        parts = {"right": ((best == tags) & mask).sum(), "words": mask.sum()}
+        parts = {"right": ((best == tags) & counted).sum(), "words": counted.sum()}
         if "spans" in batch:
-            parts |= self._span_counts(best, batch)
-        known = ((tags >= 0) | ~mask).all(1)
-        likely = known & sentence.possible(tags.clamp(min=0), mask)
-        losses = sentence.losses(scores[likely], tags[likely], mask[likely])
-        return Loss(losses.sum(), mask[likely].sum(), parts)
+            parts |= self._span_counts(best, batch, counted)
+        known, tags = ((tags >= 0) | ~counted).all(1), tags.clamp(min=0)
+        likely = known & sentence.possible(tags, counted)
+        losses = sentence.losses(scores[likely], tags[likely], counted[likely])
+        return Loss(losses.sum(), counted[likely].sum(), parts)
 
     def best(self, batch: Batch) -> list[list[str]]:
         """The tags of each sentence."""
@@ -107,12 +117,22 @@ class Tags(Objective):
         states, mask = self.body(batch)
         return self.head.scores(states), mask
 
+    def _counted(self, mask: Tensor) -> Tensor:
+        """Which words (B, T) are from `first` to `last` of their sentences."""
+        place, lengths = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
+        first, last = self.settings.first or 0, -1 if self.settings.last is None else self.settings.last
+        low, high = (end if end >= 0 else lengths + end for end in (first, last))
+        return mask & (place >= low) & (place <= high)
+
     def _named(self, best: Tensor, mask: Tensor) -> list[list[str]]:
         names, lengths = self.head.scores.names, mask.sum(1).tolist()
         return [[names[tag] for tag in row[:length]] for row, length in zip(best.tolist(), lengths, strict=True)]
 
-    def _span_counts(self, best: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """How many spans there are, how many were found, and how many of these are right: type, start and stop."""
+    def _span_counts(self, best: Tensor, batch: Batch, counted: Tensor) -> dict[str, Tensor]:
+        """How many spans there are, how many were found, and how many of these are right: type, start and stop.
+
+        Only those that lie wholly in what is counted.
+        """
         types = {name: number for number, name in enumerate(span_types(self.head.scores.names))}
         found = {
             (row, types[span.type], span.start, span.stop)
@@ -120,7 +140,9 @@ class Tags(Objective):
             for span in spans(tags)
         }
         gold = {tuple(span) for span in batch["spans"].tolist()}
-        counts = {"spans": len(batch["spans"]), "found": len(found), "hits": len(found & gold)}
+        inside = counted.tolist()
+        found, gold = ({one for one in each if all(inside[one[0]][one[2] : one[3]])} for each in (found, gold))
+        counts = {"spans": len(gold), "found": len(found), "hits": len(found & gold)}
         return {name: torch.tensor(count, device=best.device) for name, count in counts.items()}
 
 
