@@ -105,3 +105,30 @@ def test_weights_are_the_head_s():
         "head.sentence.first",
         "head.sentence.last",
     }
+
+
+def test_only_chosen_outputs_are_learnt():
+    one, given = objective(first=2, last=4).train(), batch([["O"] * 6], [["B-X"] * 6], [])
+    given["states"].requires_grad_()
+    loss = one(given)
+    loss.sum.backward()
+    gradient = given["states"].grad[0].abs().sum(-1)
+    assert (gradient > 0).tolist() == [False, False, True, True, True, False]
+    assert int(loss.count) == 3
+
+
+def test_ends_are_counted_from_the_end_of_each_sentence():
+    one = objective(first=-2, last=-2).eval()
+    loss = one(batch([["O", "B-X", "O"], ["B-X", "O"]], [["O", "B-X", "B-X"], ["B-Y", "O"]], []))
+    assert (int(loss.count), int(loss.parts["words"]), int(loss.parts["right"])) == (2, 2, 1)
+    short = objective(first=5).eval()(batch([["O"]], [["O"]], []))
+    assert (short.sum.item(), int(short.count)) == (0, 0)
+
+
+def test_only_chosen_outputs_are_in_the_figures():
+    loss = objective(first=1).eval()(batch(GUESSES, [["B-NEW", *RIGHT[0][1:]], RIGHT[1]], SPANS))
+    parts = {name: int(part) for name, part in loss.parts.items()}
+    assert parts == {"right": 2, "words": 4, "spans": 1, "found": 1, "hits": 0}
+    assert int(loss.count) == 4  # the tag that is not known does not count
+    with pytest.raises(ValidationError, match="crf: true weighs whole sentences"):
+        Tags.Settings(kind="tags", crf=True, last=3)

@@ -1,10 +1,8 @@
-"""Sequences that are wherever Python is: its documentation, the sources and bytecode of its standard library, dates.
+"""Sets that need no file: Python's documentation, the sources of its library; dates, names, digits; made-up ones.
 
-And `phrases`, trees that are made up.
-
-Each has a fixed split by document: those whose names hash below a share are for validation, about 3 % of
-the characters. A document with more than half a per cent of all characters is always for training, so that no
-single one dominates the validation part.
+Each has a fixed split by document: those whose names (or keys) hash below a share are for validation; of the sets of
+Python, about 3 % of the characters. A document with more than half a per cent of all characters is always for
+training, so that no single one dominates the validation part. `copy`, which has a part for tests, is cut in order.
 """
 
 from __future__ import annotations
@@ -18,13 +16,17 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from seqlab.data.date_parts import dates
+from seqlab.data.dates import date_parts
+from seqlab.data.digits import digits
+from seqlab.data.languages import languages
+from seqlab.data.memory import copy
 from seqlab.data.phrases import phrases
+from seqlab.data.records import Document
+from seqlab.data.sized import Number, base_of, part, sized
 from seqlab.errors import DataError
 
 VALID_SHARE = 0.07
@@ -47,14 +49,6 @@ LEFT_OUT = {
     "test",
     "tests",
 }
-
-
-@dataclass(frozen=True)
-class Document:
-    name: str
-    text: str
-    label: str | None = None
-    """Of sets that are for classification."""
 
 
 def python_docs() -> Iterator[Document]:
@@ -82,12 +76,6 @@ def python_bytecode() -> Iterator[Document]:
             yield Document(_name(path), "\n".join(lines) + "\n")
 
 
-def date_parts() -> Iterator[Document]:
-    """Dates in several languages, a piece and its tag a line."""
-    for name, pieces in dates():
-        yield Document(name, "".join(f"{piece} {tag}\n" for piece, tag in pieces))
-
-
 def python_topics() -> Iterator[Document]:
     """What is this about? The docstrings of the larger packages of the library, blanks squeezed, with their package.
 
@@ -102,29 +90,56 @@ def python_topics() -> Iterator[Document]:
             yield Document(f"{name}#{place}", text, _package(name))
 
 
-TEXTS: dict[str, Callable[[], Iterator[Document]]] = {
-    "python-docs": python_docs,
-    "python-code": python_code,
-    "python-bytecode": python_bytecode,
-    "date-parts": date_parts,
-    "python-topics": python_topics,
-    "phrases": lambda: (Document(str(number), f"{text}\n") for number, text in enumerate(phrases())),
+def made_up_trees() -> Iterator[Document]:
+    for number, text in enumerate(phrases()):
+        yield Document(str(number), f"{text}\n")
+
+
+class Texts(NamedTuple):
+    make: Callable[..., Iterator[Document]]
+    """Given the numbers of its name."""
+    valid: float | None = VALID_SHARE
+    """The share of documents that is held out; None where the parts, with one for tests, follow each other."""
+    numbers: tuple[Number, ...] = ()
+
+
+TEXTS: dict[str, Texts] = {
+    "python-docs": Texts(python_docs),
+    "python-code": Texts(python_code),
+    "python-bytecode": Texts(python_bytecode),
+    "python-topics": Texts(python_topics),
+    "phrases": Texts(made_up_trees),
+    "date-parts": Texts(date_parts, numbers=(Number("sentences", 8_000, 1_000),)),
+    "languages": Texts(languages),
+    "digits": Texts(digits, valid=0.2),
+    "digits-permuted": Texts(partial(digits, permuted=True), valid=0.2),
+    "copy": Texts(copy, valid=None, numbers=(Number("steps", 20, 1), Number("sentences", 10_000, 10))),
 }
-IN_COLUMNS = {"date-parts"}
-"""Those whose documents are sentences with a word and its tag a line."""
+SIZES = {name: texts.numbers for name, texts in TEXTS.items()}
+
+
+def is_builtin(name: str) -> bool:
+    """copy:100 and copy-test are; python-docs-test is not."""
+    texts = TEXTS.get(base_of(name))
+    return texts is not None and (texts.valid is None or name.partition(":")[0] in TEXTS)
 
 
 def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]:
     """The documents of one part of a built-in set, in an order that is always the same."""
-    longest = LONGEST_VALID * sum(len(document.text) for document in _all(name))
-    return (document for document in _all(name) if _held_out(document, longest) == (split == "valid"))
+    asked = sized(name, SIZES)
+    whole, share = _all(asked.name, *asked.numbers), TEXTS[asked.name].valid
+    if share is None:
+        return iter(whole[part(len(whole), split, asked.test)])
+    longest = LONGEST_VALID * sum(len(document.text) for document in whole)
+    return (document for document in whole if _held_out(document, share, longest) == (split == "valid"))
 
 
 @lru_cache(maxsize=5)
 def content_hash(name: str) -> str:
-    """Changes when the documents may have: sha256 of the Python version and of what they are made from."""
-    if name in IN_COLUMNS:  # made of nothing but what is written here
-        return hashlib.sha256(repr(_all(name)).encode()).hexdigest()
+    """Changes when the documents may have: sha256 of them, or of the Python version and of what they are made from."""
+    if not name.startswith("python-"):
+        asked = sized(name, SIZES)
+        return hashlib.sha256(repr(_all(asked.name, *asked.numbers)).encode()).hexdigest()
     digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())
     for path in _sources():
         digest.update(f"\n{_name(path)}\n".encode() + path.read_bytes())
@@ -134,17 +149,17 @@ def content_hash(name: str) -> str:
 
 
 @lru_cache(maxsize=5)  # parsing the library takes seconds; its text is about 10 MB
-def _all(name: str) -> tuple[Document, ...]:
-    found = tuple(TEXTS[name]())
+def _all(name: str, *numbers: int) -> tuple[Document, ...]:
+    found = tuple(TEXTS[name].make(*numbers))
     if not found:
         hint = "give files of your own, or install a full Python"
         raise DataError(f"'{name}' is empty: this Python comes without the sources of its library", hint=hint)
     return found
 
 
-def _held_out(document: Document, longest: float) -> bool:
-    digest = hashlib.blake2b(document.name.encode(), digest_size=8).digest()
-    chosen = int.from_bytes(digest, "little") < VALID_SHARE * 2**64
+def _held_out(document: Document, share: float, longest: float) -> bool:
+    digest = hashlib.blake2b((document.key or document.name).encode(), digest_size=8).digest()
+    chosen = int.from_bytes(digest, "little") < share * 2**64
     return chosen and len(document.text) <= longest
 
 

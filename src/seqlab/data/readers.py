@@ -28,7 +28,6 @@ from seqlab.data.contents import (
     format_in,
     plain_size,
     records_of,
-    sentence_records,
     text_records,
     texts_in,
 )
@@ -133,7 +132,7 @@ def _resolved(names: str | list[str]) -> dict[Path | str, Path | str]:
     """By identity, so that two names of one file are one."""
     found: dict[Path | str, Path | str] = {}
     for name in [names] if isinstance(names, str) else names:
-        if name in builtin.TEXTS or synthetic.is_synthetic(name):
+        if builtin.is_builtin(name) or synthetic.is_synthetic(name):
             found[name] = name
         else:
             for file in _found(name):
@@ -162,12 +161,11 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
             if synthetic.is_synthetic(name):
                 raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
             for document in builtin.documents(name, split):
-                place, fields = f"{name}:{document.name}", {"text": document.text, "label": document.label or ""}
-                if document.label is not None and set(asked.roles) == set(fields):
-                    yield Record(fields, place, 1)
+                place = f"{name}:{document.name}"
+                if len(asked.roles) > 1 and set(asked.roles) == set(document.fields):
+                    yield Record(document.fields, place, 1)
                 else:
-                    records = sentence_records if name in builtin.IN_COLUMNS else text_records
-                    yield from records([Piece(document.text, 1, ends=True)], place, asked)
+                    yield from text_records([Piece(document.text, 1, ends=True)], place, asked)
 
 
 def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:

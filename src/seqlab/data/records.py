@@ -1,4 +1,4 @@
-"""What a reader gives: one example at a time, with the place it came from."""
+"""What a reader gives: one example at a time, with the place it came from; and what built-in sets are made of."""
 
 from __future__ import annotations
 
@@ -36,3 +36,22 @@ class Record:
         except DataError as error:
             where = error.where or self.place
             raise DataError(error.what, where=where, hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One of a built-in set."""
+
+    name: str
+    text: str
+    label: str | None = None
+    """Of sets that are for classification."""
+    tags: str | None = None
+    """Of sets that are for tagging: one for each word, blanks between them."""
+    key: str | None = None
+    """What decides whether it is held out; its name, unless others are to go with it."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        every = {"text": self.text, "label": self.label, "tags": self.tags}
+        return {role: value for role, value in every.items() if value is not None}

@@ -14,11 +14,10 @@ import numpy as np
 
 from seqlab.data.randomness import mix
 from seqlab.data.series import VALUE, Found, Series
-from seqlab.errors import DataError
+from seqlab.data.sized import Number, base_of, part, sized
 
 VERSION = 1
 """Part of every content hash: to be raised when a name would mean other numbers."""
-TEST = "-test"
 
 
 def waves(steps: int, count: int, random: np.random.Generator) -> Found:
@@ -52,49 +51,25 @@ def adding(steps: int, count: int, random: np.random.Generator) -> Found:
 class Made(NamedTuple):
     make: Callable[[int, int, np.random.Generator], Found]
     steps: int
-    fewest: int
-    """Steps."""
 
 
-SETS = {"waves": Made(waves, 51, 2), "adding": Made(adding, 100, 2)}
-COUNT = 10_000
-
-
-class _Asked(NamedTuple):
-    name: str
-    steps: int
-    series: int
-    test: bool
+SETS = {"waves": Made(waves, 51), "adding": Made(adding, 100)}
+SIZES = {name: (Number("steps", made.steps, 2), Number("series", 10_000, 10)) for name, made in SETS.items()}
 
 
 def is_synthetic(name: str) -> bool:
-    return name.partition(":")[0].removesuffix(TEST) in SETS
+    return base_of(name) in SETS
 
 
 def synthetic(name: str, split: Literal["train", "valid"]) -> Found:
     """The series of one part of a set."""
-    asked = _asked(name)
+    asked = sized(name, SIZES)
+    steps, count = asked.numbers
     seed = int.from_bytes(hashlib.blake2b(asked.name.encode(), digest_size=7).digest(), "little")
-    random = np.random.Generator(np.random.Philox(mix(seed, asked.steps, asked.series)))
-    whole = SETS[asked.name].make(asked.steps, asked.series, random)
-    valid, test = asked.series * 7 // 10, asked.series * 9 // 10
-    part = slice(test, None) if asked.test else slice(valid) if split == "train" else slice(valid, test)
-    return Found(whole.series[part], whole.columns)
+    random = np.random.Generator(np.random.Philox(mix(seed, steps, count)))
+    whole = SETS[asked.name].make(steps, count, random)
+    return Found(whole.series[part(count, split, asked.test)], whole.columns)
 
 
 def content_hash(name: str) -> str:
-    return hashlib.sha256(f"{VERSION} {_asked(name)}".encode()).hexdigest()
-
-
-def _asked(name: str) -> _Asked:
-    """adding-test:400:20000 → 400 steps, 20,000 series, the test part."""
-    first, *numbers = name.split(":")
-    base = first.removesuffix(TEST)
-    if len(numbers) > 2 or not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        hint = f"write {first}, {first}:STEPS or {first}:STEPS:SERIES, such as {first}:100:5000"
-        raise DataError(f"'{name}' is no data set", hint=hint)
-    steps, count = [int(number) for number in numbers] + [SETS[base].steps, COUNT][len(numbers) :]
-    if steps < SETS[base].fewest or count < 10:
-        hint = f"at least {SETS[base].fewest} steps and 10 series"
-        raise DataError(f"'{name}' is too small", hint=hint)
-    return _Asked(base, steps, count, first != base)
+    return hashlib.sha256(f"{VERSION} {sized(name, SIZES)}".encode()).hexdigest()

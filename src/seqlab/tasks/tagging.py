@@ -124,6 +124,9 @@ class Tagging(Task):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """Spans are counted as conlleval does: right are those with the right type, start and stop."""
         assert isinstance(split, TaggedSentences)
+        if not totals["words"]:
+            hint = "look at objective.first and objective.last"
+            raise RecipeError("no word of the held-out data counts", where="objective", hint=hint)
         count, accuracy = totals["count"], totals["right"] / totals["words"]
         figures = {"loss": totals["sum"] / count if count else math.inf, "error": 1 - accuracy, "accuracy": accuracy}
         if "spans" in totals:

@@ -1,0 +1,46 @@
+"""Which language is this? Names of territories, languages and units of measurement as CLDR (with Babel) has them.
+
+    Welt       German
+    monde      French
+
+A name that several of these languages share, such as Peru, is in none of them: no answer would be more right than
+another. One that a language has twice is there once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from seqlab.data.records import Document
+
+CODES = """
+af am ar az be bg bn bs ca cs cy da de el en es et eu fa fi fil fr ga gl gu he hi hr hu hy id is it ja ka kk km kn ko
+ky lo lt lv mk ml mn mr ms my nb ne nl nn pa pl ps pt ro ru si sk sl sq sr sv sw ta te th tr uk ur uz vi zh zu
+"""
+"""Those for which CLDR has hundreds of names."""
+
+
+def languages() -> Iterator[Document]:
+    """A name and its language each. What is held out is decided by the thing, territory/FR, for all languages alike."""
+    from babel import Locale
+
+    spoken: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for code in CODES.split():
+        for thing, name in _names(code):
+            spoken[name].append((code, thing))
+    for name, of in spoken.items():
+        code, thing = of[0]
+        if {other for other, _ in of} == {code}:
+            yield Document(f"{thing}/{code}", name, label=Locale.parse(code).english_name, key=thing)
+
+
+def _names(code: str) -> Iterator[tuple[str, str]]:
+    """(thing, its name) in one language; names are those that stand alone, blanks squeezed."""
+    from babel import Locale
+
+    locale = Locale.parse(code)
+    units = {unit: forms["long"] for unit, forms in locale.unit_display_names.items() if "long" in forms}
+    for kind, names in (("territory", locale.territories), ("language", locale.languages), ("unit", units)):
+        for key in sorted(names):
+            yield f"{kind}/{key}", " ".join(names[key].split())

@@ -1,0 +1,55 @@
+"""Names of sets that are made in any size: adding, adding:400, adding:400:20000, adding-test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from seqlab.errors import DataError
+
+TEST = "-test"
+LARGEST = 10
+"""Digits that a number may not have."""
+
+
+class Number(NamedTuple):
+    """What a number after a colon counts (steps, series), what it is when it is left out, and the smallest."""
+
+    of: str
+    default: int
+    fewest: int
+
+
+class Sized(NamedTuple):
+    name: str
+    numbers: tuple[int, ...]
+    test: bool
+
+
+def base_of(name: str) -> str:
+    """adding-test:400 → adding"""
+    return name.partition(":")[0].removesuffix(TEST)
+
+
+def sized(name: str, known: Mapping[str, Sequence[Number]]) -> Sized:
+    """adding-test:400 → adding with 400 steps and 10,000 series, the test part."""
+    first, *given = name.split(":")
+    base = base_of(name)
+    numbers = known[base]
+    if len(given) > len(numbers) or not all(one.isdecimal() and len(one) < LARGEST for one in given):
+        ways = [
+            first + "".join(f":{number.of.upper()}" for number in numbers[:many]) for many in range(len(numbers) + 1)
+        ]
+        listed = " or ".join(filter(None, [", ".join(ways[:-1]), ways[-1]]))
+        raise DataError(f"'{name}' is no data set", hint=f"write {listed}")
+    values = [int(one) for one in given] + [number.default for number in numbers[len(given) :]]
+    if any(value < number.fewest for value, number in zip(values, numbers, strict=True)):
+        hint = "at least " + " and ".join(f"{number.fewest} {number.of}" for number in numbers)
+        raise DataError(f"'{name}' is too small", hint=hint)
+    return Sized(base, tuple(values), first != base)
+
+
+def part(count: int, split: Literal["train", "valid"], test: bool) -> slice:
+    """Of so many examples the first 70 % are for training, 20 % for validation, and the last 10 % are the test part."""
+    valid, last = count * 7 // 10, count * 9 // 10
+    return slice(last, None) if test else slice(valid) if split == "train" else slice(valid, last)
