@@ -2,19 +2,27 @@
 
 python benchmarks/recurrence.py            all cells at three shapes
 python benchmarks/recurrence.py lstm gru   only these
+python benchmarks/recurrence.py --parts    where the time of the LSTM goes
+python benchmarks/recurrence.py --compile  what it takes to meet a new cell
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from seqlab import registry
-from seqlab.nn.cells import Cell
+from seqlab.decoding.compiled import CompiledLinear
+from seqlab.fusion import loop as loop_over_time
+from seqlab.nn.cells import LSTM, Cell
 from seqlab.nn.recording import remarks
 from seqlab.nn.recurrent import Recurrent
 
@@ -79,12 +87,84 @@ def compare(name: str, shape: tuple[int, int, int, int], repeats: int) -> str:
     return f"| {name} | {1000 * ours:.1f} | {' | '.join(ratios)} | {said[0]} |"
 
 
+def fastest(run: Callable[[], object], repeats: int) -> float:
+    """Milliseconds."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        run()
+        times.append(1000 * (time.perf_counter() - start))
+    return min(times[1:])
+
+
+def parts(repeats: int) -> None:
+    """Where the time of forward and backward goes: what each part takes in the fastest of its turns."""
+    T, B, D, H = SHAPES[-1]
+    torch.manual_seed(0)
+    cell = LSTM(D, H)
+    net, x = Recurrent([cell]), torch.randn(B, T, D, requires_grad=True)
+    turns: dict[str, list[float]] = {"trace": [], "_call": [], "_collected": []}
+
+    def timed(name: str) -> Callable[..., object]:
+        function = getattr(loop_over_time, name)
+
+        def run(*arguments: object) -> object:
+            start = time.perf_counter()
+            result = function(*arguments)
+            turns[name].append(1000 * (time.perf_counter() - start))
+            return result
+
+        return run
+
+    with ExitStack() as patches:
+        for name in turns:
+            patches.enter_context(mock.patch.object(loop_over_time, name, timed(name)))
+        whole = fastest(lambda: net(x, net.start(B, x))[0].sum().backward(), repeats)
+    forward, backward = min(turns["_call"][2::2]), min(turns["_call"][3::2])  # the first two are for warming up
+    inputs = fastest(lambda: cell.inputs(x), repeats)
+    given, gradient = cell.inputs(x), torch.randn(B, T, 4 * H)
+    inputs_back = fastest(lambda: given.backward(gradient, retain_graph=True), repeats)
+    h, matrix = torch.randn(B, H), cell.recurrent.weight.detach()
+    ours, flops = CompiledLinear(matrix, None), 2e-6 * B * H * 4 * H
+    product, library = (fastest(lambda run=run: run(h), 20 * repeats) for run in (ours, lambda h: h @ matrix.t()))
+    for what, took in {
+        "forward and backward": whole,
+        "the product of all inputs": inputs,
+        "the trace of the step": min(turns["trace"][1:]),
+        "the loop forward": forward,
+        f"... of it {T} products, as long as they take alone": T * product,
+        "the loop back": backward,
+        "the gradient of the recurrent matrix, in one product": min(turns["_collected"][1:]),
+        "the gradients of the inputs and their matrix": inputs_back,
+    }.items():
+        print(f"{what}: {took:.1f} ms")
+    print(f"a product of {B} rows: {flops / product:.0f} GFLOP/s, torch.mm {flops / library:.0f}")
+
+
+def compiling() -> None:
+    """A folder for compiled code that is empty, so that all of it is compiled here; then a cell not met before."""
+    x = torch.randn(20, 35, 200)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"SEQLAB_CACHE": folder}):
+        for what, cls in {"the first cell of all": LSTM, "a new cell after it": OwnCell}.items():
+            net, took = Recurrent([cls(200, 200)]), []
+            for _ in range(2):
+                start = time.perf_counter()
+                net(x, net.start(20, x))[0].sum().backward()
+                took.append(time.perf_counter() - start)
+            print(f"{what}: {took[0]:.2f} s for the first forward and backward, {took[1]:.4f} s for the second")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cells", nargs="*", default=[])
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(2)
+    if args.parts or args.compile:
+        parts(args.repeats) if args.parts else compiling()
+        return
     for shape in SHAPES:
         print(f"\n(T, B, D, H) = {shape}\n")
         print("| cell | ms | of nn.LSTM | nn.GRU takes | the loop takes | path |\n|---|---|---|---|---|---|")

@@ -74,7 +74,7 @@ def speed(data: str, repeat: int, overrides: list[str]) -> None:
             trainer.objective.train()
             steppers[model] = (trainer, trainer.order.walk(), recipe.training.batch_size * recipe.task.window)
         best = dict.fromkeys(MODELS, 0.0)
-        for _ in range(repeat + 1):
+        for _ in range(repeat):
             for model, (trainer, batches, tokens) in steppers.items():
                 start = time.perf_counter()
                 for _ in range(5):

@@ -122,6 +122,20 @@ def test_overrides_of_nested_kinds():
     assert Recipe.load("lm/gpt", ["model=recurrent"]).model.width == 256
 
 
+def test_a_list_of_cells_says_the_depth():
+    recipe = Recipe.load("lm/lstm", ["model.cell=[lstm, {kind: classic-gru, update: takes}]"])
+    assert [cell.kind for cell in recipe.model.cell] == ["lstm", "classic-gru"]
+    assert recipe.model.depth == 2
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert Recipe.load("forecasting/lstm", ["model.cell=[lstm, gru]"]).model.depth == 2
+    with pytest.raises(RecipeError, match="depth is 3, but 2 cells are listed"):
+        Recipe.load("lm/lstm", ["model.cell=[lstm, gru]", "model.depth=3"])
+    with pytest.raises(RecipeError, match="0 cells"):
+        Recipe.load("lm/lstm", ["model.cell=[]"])
+    with pytest.raises(RecipeError, match=r"model\.cell=\[lstm, gruu\]: unknown cell 'gruu'"):
+        Recipe.load("lm/lstm", ["model.cell=[lstm, gruu]"])
+
+
 def test_steps_and_budget_the_last_one_decides():
     budget = Recipe.load("lm/gpt", ["training.budget=3m"])
     assert (budget.training.steps, budget.training.budget) == (None, "3m")

@@ -11,7 +11,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -292,7 +292,8 @@ def _family(field: FieldInfo) -> str | None:
 
 
 def _is_list(field: FieldInfo) -> bool:
-    return get_origin(field.annotation) is list
+    """Whether it may be a list of parts, or must be."""
+    return any(get_origin(one) is list for one in (field.annotation, *get_args(field.annotation)))
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:

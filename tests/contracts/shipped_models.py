@@ -88,6 +88,7 @@ BUILDERS = {
     "lstm-depth-2": lambda: _recurrent("lstm", depth=2),
     "lstm-adaptive": lambda: _recurrent("lstm", output=ADAPTIVE),
     "gru": lambda: _recurrent("gru"),
+    "lstm-under-gru": lambda: _recurrent(["lstm", "gru"], depth=2),
     "gru-sampled": lambda: _recurrent("gru", depth=2, output=SAMPLED),
     "elman-tanh": lambda: _recurrent(_elman("tanh")),
     "elman-relu": lambda: _recurrent(_elman("relu"), loudness=0.9),  # above 1 its states grow without end

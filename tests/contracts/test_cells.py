@@ -6,7 +6,7 @@ import torch
 from seqlab import registry
 from seqlab.fusion.loop import maps
 from seqlab.nn.recording import record, remarks
-from seqlab.nn.recurrent import Arrangement, Recurrent
+from seqlab.nn.recurrent import Arrangement, Recurrent, Stack
 
 ROWS, TIME, WIDTH, HIDDEN = 3, 6, 5, 4
 NEAR = {"atol": 1e-9, "rtol": 1e-9}
@@ -102,6 +102,21 @@ def test_both_directions_are_two_runs(name):
         forward, _ = there(own, there.start(1, own))
         backward, _ = back(own.flip(1), back.start(1, own))
         torch.testing.assert_close(outputs[row, :length], torch.cat([forward, backward.flip(1)], -1)[0], **NEAR)
+
+
+@every_cell
+@pytest.mark.parametrize("back", [False, True], ids=["there", "both ways"])
+def test_layers_of_different_cells_are_run_one_after_the_other(name, back):
+    other = "elman" if name == "lstm" else "lstm"
+    stack = Stack(cell=[name, other]).built(WIDTH, HIDDEN, torch.nn.Identity(), both_ways=back).double()
+    assert [type(cell) for cell in stack.layers] == [registry.find("cell", kind) for kind in (name, other)]
+    x = some()
+    outputs, after = stack(x, stack.start(ROWS, x), MASK)
+    for number, cell in enumerate(stack.layers):
+        alone = Recurrent([cell], back=[stack.back[number]] if back else ())
+        x, (last,) = alone(x, alone.start(ROWS, x), MASK)
+        assert all(torch.equal(a, b) for a, b in zip(after[number], last, strict=True))
+    assert torch.equal(outputs, x)
 
 
 @every_cell

@@ -208,6 +208,39 @@ def test_threads_and_rows_change_no_bit():
     assert torch.equal(model(x[:2], [(state[0][0][:2],)])[0], whole[:2])
 
 
+# ---------------------------------------------------------------------- memory
+
+
+def kept(model, x, state):
+    """Bytes that are kept for the backward pass, and the states after the last step."""
+    storages = {}
+
+    def pack(tensor):
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        outputs, after = model(x, state)
+        outputs.sum().backward()
+    return sum(storage.nbytes() for storage in storages.values()), after
+
+
+@pytest.mark.parametrize("fuse", [False, pytest.param(True, marks=needs_compiler)])
+@pytest.mark.parametrize("cell", [LSTM(8, 16), GRU(8, 16), Own(8, 16, lambda cell, z, h: 0.9 * h + 0.1 * z.tanh())])
+def test_memory_grows_as_the_length_does_and_not_with_windows(cell, fuse):
+    model = Recurrent([cell], fuse=fuse)
+    cell.library = lambda x, state: None
+    x = torch.randn(4, 320, 8)
+    short, middle, long = (kept(model, x[:, :time], model.start(4, x))[0] for time in (80, 160, 320))
+    assert long - middle == pytest.approx(2 * (middle - short), rel=0.02)
+    state, windows = model.start(4, x), []
+    for window in x.split(40, 1):
+        size, after = kept(model, window, state)
+        state = [tuple(part.detach() for part in layer) for layer in after]
+        windows.append(size)
+    assert max(windows) <= 1.02 * min(windows) < short
+
+
 # ---------------------------------------------------------------------- what the sources print
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqlab import registry
 from seqlab.nn.cells import Cell
 from seqlab.nn.dropout import Mask, dropout
-from seqlab.nn.recurrent import Arrangement, Recurrent
-from seqlab.recipe import Kind, PartSettings
+from seqlab.nn.recurrent import Recurrent, Stack
+from seqlab.recipe import PartSettings
 
 
 class Forecaster(nn.Module, ABC):
@@ -83,8 +82,7 @@ class SeriesRecurrent(Forecaster):
 
     every_step = True
 
-    class Settings(PartSettings, Arrangement):
-        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+    class Settings(PartSettings, Stack):
         width: int = Field(default=64, gt=0)
         depth: int = Field(default=1, ge=0, le=1000)
         head: Literal["dense", "cell"] = "dense"
@@ -106,13 +104,10 @@ class SeriesRecurrent(Forecaster):
         super().__init__()
         self.shape = (horizon, outputs)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
-        cell: type[Cell] = registry.find("cell", settings.cell.kind)
-        widths = settings.widths_below(inputs, settings.width, settings.depth)[: settings.depth]
-        layers = [cell(below, settings.width, settings.cell) for below in widths]
-        self.recurrent = Recurrent(layers, self.dropout, arrangement=settings)
-        numbers, width = horizon * outputs, settings.width if layers else inputs
+        self.recurrent = settings.built(inputs, settings.width, self.dropout)
+        numbers, width = horizon * outputs, settings.width if settings.depth else inputs
         if settings.head == "cell":
-            self.head: nn.Module = Recurrent([cell(width, numbers, settings.cell)], arrangement=settings)
+            self.head: nn.Module = Recurrent([settings.made(settings.depth, width, numbers)], arrangement=settings)
         else:
             self.head = dense(width, numbers)
         if settings.start == "glorot":

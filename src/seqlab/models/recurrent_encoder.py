@@ -6,20 +6,17 @@ B rows · T positions · D width of the inputs · H width of a direction
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import torch
-from pydantic import Field, SerializeAsAny
+from pydantic import Field
 from torch import Tensor
 
-from seqlab import registry
 from seqlab.models.encoder import Encoded, Encoder
-from seqlab.nn.cells import Cell
 from seqlab.nn.characters import CharacterSettings, character_reader
 from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
 from seqlab.nn.embedding import TokenEmbedding
-from seqlab.nn.recurrent import Arrangement, Recurrent
-from seqlab.recipe import Kind, PartSettings
+from seqlab.nn.recurrent import Stack
+from seqlab.recipe import PartSettings
 
 
 class RecurrentEncoder(Encoder):
@@ -28,8 +25,7 @@ class RecurrentEncoder(Encoder):
     With `characters` x_t = [E[w_t]; c_t], where c_t is made of the characters of the word.
     """
 
-    class Settings(PartSettings, Arrangement):
-        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+    class Settings(PartSettings, Stack):
         width: int = Field(default=128, gt=0)
         """Of each direction."""
         embedding: int | None = Field(default=None, gt=0)
@@ -38,7 +34,6 @@ class RecurrentEncoder(Encoder):
         """How words are also read character by character; not at all by default."""
         vectors: str | None = None
         """A file of word vectors (GloVe's, or word2vec's as text) that the embeddings start from."""
-        depth: int = Field(default=1, gt=0, le=1000)
         both_ways: bool = True
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
@@ -57,10 +52,7 @@ class RecurrentEncoder(Encoder):
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.characters = character_reader(settings.characters, alphabet_size) if settings.characters else None
         read = embedded if self.characters is None else embedded + self.characters.width
-        cell: type[Cell] = registry.find("cell", settings.cell.kind)
-        widths = settings.widths_below(read, self.width, settings.depth)
-        there, back = ([cell(below, hidden, settings.cell) for below in widths] for _ in range(2))
-        self.recurrent = Recurrent(there, self.dropout, back=back if settings.both_ways else (), arrangement=settings)
+        self.recurrent = settings.built(read, hidden, self.dropout, settings.both_ways)
         torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:

@@ -6,31 +6,26 @@ B rows · T positions · D width · V vocabulary
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import torch
-from pydantic import Field, SerializeAsAny
+from pydantic import Field
 from torch import Tensor, nn
 
-from seqlab import registry
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
-from seqlab.nn.cells import Cell
 from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
-from seqlab.nn.recurrent import Arrangement, Recurrent
-from seqlab.recipe import Kind, PartSettings
+from seqlab.nn.recurrent import Stack
+from seqlab.recipe import PartSettings
 
 
 class RecurrentLanguageModel(LanguageModel):
     """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(W h_t + b)"""
 
-    class Settings(PartSettings, Arrangement):
-        cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
+    class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
         embedding: int | None = Field(default=None, gt=0)
         """The width of the embeddings; `width` by default. Few tokens need no wide ones, which halves the work."""
-        depth: int = Field(default=1, gt=0, le=1000)
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
@@ -43,15 +38,10 @@ class RecurrentLanguageModel(LanguageModel):
         super().__init__()
         self.vocab_size = vocab_size
         width, embedded = settings.width, settings.embedding or settings.width
-        cell: type[Cell] = registry.find("cell", settings.cell.kind)
         self.embedding = TokenEmbedding(vocab_size, embedded)
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
-        self.recurrent = Recurrent(
-            [cell(below, width, settings.cell) for below in settings.widths_below(embedded, width, settings.depth)],
-            self.dropout,
-            arrangement=settings,
-        )
+        self.recurrent = settings.built(embedded, width, self.dropout)
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
 

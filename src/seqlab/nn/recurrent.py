@@ -5,21 +5,22 @@ B batch · T time · D input width · H state width
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
+from seqlab import registry
 from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
 from seqlab.nn.recording import recording, remark, unrecorded
-from seqlab.recipe import Settings
+from seqlab.recipe import Kind, PartSettings, Settings
 
 States = Sequence[Tensor]
 
@@ -41,7 +42,43 @@ class Arrangement(Settings):
     def widths_below(self, width: int, hidden: int, depth: int) -> list[int]:
         """What each of `depth` layers reads: the inputs, or the layer below, of which `hidden` is the width."""
         above = hidden + width if self.connections == "skip" else hidden
-        return [width] + [above] * (depth - 1)
+        return ([width] + [above] * (depth - 1))[:depth]
+
+
+class Stack(Arrangement):
+    """Which cells stand one above the other: the part of a recipe that all recurrent models have."""
+
+    cell: Annotated[SerializeAsAny[PartSettings] | list[SerializeAsAny[PartSettings]], Kind("cell")] = Field(
+        default="lstm", validate_default=False
+    )  # type: ignore[assignment]
+    """One for all layers; or a list with one a layer, the lowest first, which then says the depth."""
+    depth: int = Field(default=1, gt=0, le=1000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_deep_as_listed(cls, given: Any) -> Any:
+        cells = given.get("cell") if isinstance(given, Mapping) else None
+        return {"depth": len(cells), **given} if isinstance(cells, list) and cells else given
+
+    @model_validator(mode="after")
+    def _one_a_layer(self) -> Self:
+        if isinstance(self.cell, list) and len(self.cell) != max(self.depth, 1):
+            raise ValueError(f"depth is {self.depth}, but {len(self.cell)} cells are listed, one a layer")
+        return self
+
+    def made(self, number: int, width: int, hidden: int) -> Cell:
+        """A cell for a layer, counted from 0; above the last layer, one more of its kind."""
+        settings = self.cell[min(number, len(self.cell) - 1)] if isinstance(self.cell, list) else self.cell
+        cell: Cell = registry.find("cell", settings.kind)(width, hidden, settings)
+        return cell
+
+    def built(self, width: int, hidden: int, dropout: nn.Module, both_ways: bool = False) -> Recurrent:
+        """All layers over inputs of a width; `hidden` is that of each direction."""
+        widths = self.widths_below(width, 2 * hidden if both_ways else hidden, self.depth)
+        there, *back = (
+            [self.made(number, below, hidden) for number, below in enumerate(widths)] for _ in range(1 + both_ways)
+        )
+        return Recurrent(there, dropout, back=back[0] if back else (), arrangement=self)
 
 
 class Recurrent(nn.Module):
