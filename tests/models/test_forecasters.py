@@ -85,6 +85,7 @@ MODELS = {
     "linear": ("series-linear", {}),
     "lstm": ("series-recurrent", {"cell": "lstm", "width": 7, "depth": 2}),
     "transformer": ("series-transformer", {"width": 8, "heads": 2}),
+    "changes": ("series-recurrent", {"cell": "gru", "width": 7, "from_last": True}),
     "gru with cells on top": ("series-recurrent", {"cell": "gru", "width": 7, "head": "cell"}),
     "residual": ("series-recurrent", {"cell": "elman", "width": 7, "depth": 3, "connections": "residual"}),
     "skip": ("series-recurrent", {"cell": "elman", "width": 7, "depth": 2, "connections": "skip", "head": "cell"}),

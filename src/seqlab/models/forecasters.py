@@ -23,7 +23,7 @@ class Forecaster(nn.Module, ABC):
     Settings: ClassVar[type[PartSettings]]
     every_step: ClassVar[bool] = False
     """Whether it can forecast after every step of a window, not only after the last."""
-    needs_past: ClassVar[bool] = False
+    needs_past: bool = False
     """Whether what it forecasts must be among what it reads."""
 
     @abstractmethod
@@ -87,6 +87,8 @@ class SeriesRecurrent(Forecaster):
         depth: int = Field(default=1, ge=0, le=1000)
         head: Literal["dense", "cell"] = "dense"
         """A linear map; or a layer of cells with as many units as there are numbers to forecast, on top of `depth`."""
+        from_last: bool = False
+        """Whether to forecast the change from the last value."""
         start: Literal["cell", "glorot"] = "cell"
         """How the weights of a cell's inputs start: as its own paper has them, or as Glorot & Bengio 2010 do."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -102,7 +104,7 @@ class SeriesRecurrent(Forecaster):
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
-        self.shape = (horizon, outputs)
+        self.shape, self.needs_past = (horizon, outputs), settings.from_last
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.recurrent = settings.built(inputs, settings.width, self.dropout)
         numbers, width = horizon * outputs, settings.width if settings.depth else inputs
@@ -122,8 +124,8 @@ class SeriesRecurrent(Forecaster):
             states, _ = self.head(states, self.head.start(len(states), states), mask)
         if not every:
             states = last(states, mask)[:, None]
-        forecasts = states if isinstance(self.head, Recurrent) else self.head(states)
-        return forecasts.unflatten(-1, self.shape)  # type: ignore[no-any-return]
+        forecasts = (states if isinstance(self.head, Recurrent) else self.head(states)).unflatten(-1, self.shape)
+        return changed(inputs, forecasts, mask) if self.needs_past else forecasts
 
 
 def dense(below: int, width: int) -> nn.Linear:
@@ -132,6 +134,12 @@ def dense(below: int, width: int) -> nn.Linear:
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
+
+
+def changed(inputs: Tensor, changes: Tensor, mask: Tensor | None) -> Tensor:
+    """What was there (B, T, C), and changes from it after every step, or after the last (B, T or 1, H, O)."""
+    past = inputs[..., : changes.shape[-1]]
+    return (past if changes.shape[1] == past.shape[1] else last(past, mask)[:, None])[:, :, None] + changes
 
 
 def last(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -34,6 +34,8 @@ class RecurrentEncoder(Encoder):
         """How words are also read character by character; not at all by default."""
         vectors: str | None = None
         """A file of word vectors (GloVe's, or word2vec's as text) that the embeddings start from."""
+        depth: int = Field(default=1, ge=0, le=1000)
+        """0 for words by themselves, without recurrence."""
         both_ways: bool = True
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
@@ -45,14 +47,14 @@ class RecurrentEncoder(Encoder):
     def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0) -> None:
         super().__init__()
         hidden, embedded = settings.width, settings.embedding or settings.width
-        self.directions = 2 if settings.both_ways else 1
-        self.width = hidden * self.directions
         self.embedding = TokenEmbedding(vocab_size, embedded)
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.characters = character_reader(settings.characters, alphabet_size) if settings.characters else None
         read = embedded if self.characters is None else embedded + self.characters.width
         self.recurrent = settings.built(read, hidden, self.dropout, settings.both_ways)
+        self.directions = 2 if settings.both_ways and settings.depth else 1
+        self.width = hidden * self.directions if settings.depth else read
         torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
@@ -61,5 +63,7 @@ class RecurrentEncoder(Encoder):
         if self.characters is not None:  # read once for each different word of the batch
             x = torch.cat([x, self.characters(batch["spellings"])[batch["spelt"]]], -1)
         x = self.dropout(x)
+        if not len(self.recurrent.layers):
+            return Encoded(x, mask)
         states, _ = self.recurrent(x, self.recurrent.start(len(x), x), mask)
         return Encoded(self.dropout(states), mask)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqlab.models.forecasters import Forecaster, dense, last
+from seqlab.models.forecasters import Forecaster, changed, dense, last
 from seqlab.models.transformer_encoder import TransformerSettings
 from seqlab.nn.blocks import start_as_gpt2
 from seqlab.nn.positions import sinusoids
@@ -22,11 +22,12 @@ class SeriesTransformer(Forecaster):
     every_step = True
 
     class Settings(TransformerSettings):
-        pass
+        from_last: bool = False
+        """Whether to forecast the change from the last value."""
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
-        self.width, self.shape = settings.width, (horizon, outputs)
+        self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last
         self.dropout = nn.Dropout(settings.dropout)
         self.blocks = settings.blocks(causal=True)
         self.norm = nn.LayerNorm(self.width)
@@ -39,4 +40,5 @@ class SeriesTransformer(Forecaster):
         for block in self.blocks:
             a = block(a)
         states = self.norm(a if every else last(a, mask)[:, None])
-        return self.head(states).unflatten(-1, self.shape)  # type: ignore[no-any-return]
+        forecasts: Tensor = self.head(states).unflatten(-1, self.shape)
+        return changed(inputs, forecasts, mask) if self.needs_past else forecasts
