@@ -18,6 +18,25 @@ def test_gradients(seqlab, runs, here):
     assert found["matrices"][0]["radius"] > 0
 
 
+@pytest.mark.parametrize(
+    ("recipe", "small"),
+    [
+        ("forecasting/lstm", ["model.width=8", "training.steps=2"]),
+        ("classification/lstm", ["model.width=8", "training.steps=2"]),
+        ("tagging/lstm-crf", ["model.width=8", "training.steps=2"]),
+    ],
+)
+def test_gradients_of_what_is_no_language_model(seqlab, here, recipe, small):
+    said = seqlab("train", recipe, *small, "--out", "run")
+    assert said.code == 0, said.err
+    said = seqlab("inspect", "gradients", "run", "--rows", "4", "--length", "9", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert len(found["distances"]) == len(found["norms"]["h.0"]) <= 9
+    assert found["norms"]["h.0"][0] > 0
+    assert {gate["name"] for gate in found["gates"]} == {"input", "forget", "output"}
+
+
 def test_surface(seqlab, runs, here):
     said = seqlab("inspect", "surface", runs["gpt"], "--points", "3", "--rows", "2", "--out", "surface.png")
     assert "gradient norm" in said.out

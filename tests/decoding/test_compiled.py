@@ -12,6 +12,8 @@ from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
+from seqlab.nn.cells import GRU, LSTM, Cell
+from seqlab.nn.recurrent import Recurrent
 
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
 
@@ -119,3 +121,27 @@ def test_a_generous_umask_does_not_matter(monkeypatch, tmp_path):
         assert compiled.library.__wrapped__() is not None
     finally:
         os.umask(before)
+
+
+class Gated(Cell):
+    """A cell of a person's own, which knows nothing of `Cell.sigmoid`."""
+
+    def step(self, inputs, state):
+        (h,) = state
+        z = torch.sigmoid(inputs + self.recurrent(h))
+        return (z * h + (1 - z).sigmoid(),)
+
+
+@needs_kernels
+@pytest.mark.parametrize("cell", [Gated, LSTM, GRU])
+def test_sigmoids_of_any_cell_do_not_depend_on_the_rows(cell):
+    """Seven numbers a row: which of them are the last few of a tensor depends on how many rows there are."""
+    torch.manual_seed(0)
+    model = packed(Recurrent([cell(5, 7)]))
+    assert ("step" in vars(model.layers[0])) == (cell is Gated)  # only what calls torch.sigmoid is watched
+    x = torch.randn(9, 6, 5)
+    with torch.inference_mode():
+        whole, _ = model(x, model.start(9, x))
+        for row in range(9):
+            alone, _ = model(x[row : row + 1], model.start(1, x))
+            assert torch.equal(alone[0], whole[row])

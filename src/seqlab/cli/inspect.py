@@ -11,8 +11,6 @@ import click
 from seqlab.cli.options import device
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from seqlab.data.batches import Batch
     from seqlab.run import Run
 
@@ -26,7 +24,7 @@ out = click.option("--out", metavar="FILE", help="The picture: .png, .svg or .pd
 code = click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
 rows = click.option(
-    "--rows", default=16, show_default=True, type=click.IntRange(1), help="Held-out windows to look at."
+    "--rows", default=16, show_default=True, type=click.IntRange(1), help="Held-out windows or examples to look at."
 )
 
 
@@ -42,11 +40,11 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
     """How far back gradients of RUN reach, what its recurrent matrices do to them, and what its gates do."""
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health
+    from seqlab.models.language_model import LanguageModel
 
     loaded = _loaded(run, code, device)
-    model = loaded.model
-    tokens, targets = _windows(loaded, rows, length)
-    found = health(model, tokens, targets)
+    language = isinstance(loaded.objective.body, LanguageModel)
+    found = health(loaded.objective, _windows(loaded, rows, length) if language else _batch(loaded, rows), length)
     if as_json:
         echo_json(asdict(found))
     else:
@@ -115,16 +113,16 @@ def surface(
 
 def _loaded(run: str, code: str | None, device: str) -> Run:
     from seqlab.errors import RunError
-    from seqlab.nn.recurrent import Recurrent
+    from seqlab.inspection.gradients import cells_over_time
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
     if not list(loaded.objective.parameters()):
         raise RunError(f"{what}is not recurrent, nor has it weights", where=str(loaded.folder))
-    recurrent = any(isinstance(part, Recurrent) for part in loaded.objective.modules())
+    recurrent = any(True for _ in cells_over_time(loaded.objective))
     if click.get_current_context().info_name == "gradients" and not recurrent:
-        hint = "give a run of lm/lstm, lm/gru or lm/rnn"
+        hint = "give a run of lm/lstm, tagging/lstm or forecasting/lstm, say"
         raise RunError(f"{what}is not recurrent", where=str(loaded.folder), hint=hint)
     return loaded
 
@@ -137,10 +135,11 @@ def _batch(run: Run, rows: int) -> Batch:
     return split.batch(indices, Key(0, 0)).to(run.device)
 
 
-def _windows(run: Run, rows: int, length: int) -> tuple[Tensor, Tensor]:
-    """Held-out tokens (rows, length), and the token after each window."""
+def _windows(run: Run, rows: int, length: int) -> Batch:
+    """Held-out tokens (rows, length), and the token after each of them."""
     import torch
 
+    from seqlab.data.batches import Batch
     from seqlab.errors import RunError
 
     held_out: Any = run.held_out()
@@ -149,7 +148,7 @@ def _windows(run: Run, rows: int, length: int) -> tuple[Tensor, Tensor]:
     if count == 0:
         raise RunError(f"only {len(tokens)} tokens are held out", where=str(run.folder), hint="give a smaller --length")
     windows = tokens[: count * (length + 1)].view(count, length + 1).to(run.device)
-    return windows[:, :-1], windows[:, -1]
+    return Batch(tokens=windows[:, :-1], targets=windows[:, 1:])
 
 
 def _draw(out: str | None, default: Path, as_json: bool, picture: str, found: object) -> None:

@@ -22,6 +22,7 @@ from seqlab.nn.attention import SelfAttention
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.recording import unrecorded
 from seqlab.nn.recurrent import Recurrent
 
 M = TypeVar("M", bound=nn.Module)
@@ -64,7 +65,9 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if isinstance(parent, Recurrent):
         parent.fuse = False  # not made for a step or two
     if isinstance(parent, Cell):
-        parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
+        parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
+        if _calls_sigmoid(parent):
+            parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():
         if type(child) is nn.Linear:
             setattr(parent, name, linear(child.weight, child.bias))
@@ -119,12 +122,25 @@ def steady_sigmoid(x: Tensor) -> Tensor:
 
 
 class _Steady(TorchFunctionMode):
-    """Whatever a cell takes the sigmoid of, it is the steady one."""
+    """Whatever a cell takes the sigmoid of, it is the steady one. Costs more than a small step itself."""
+
+    count = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.sigmoid, Tensor.sigmoid):
+            self.count += 1
             return steady_sigmoid(args[0])
         return func(*args, **(kwargs or {}))
+
+
+def _calls_sigmoid(cell: Cell) -> bool:
+    """Whether a step takes a sigmoid other than `cell.sigmoid`."""
+    some = next(cell.parameters())
+    state = tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts)
+    seen = _Steady()
+    with torch.no_grad(), unrecorded(), seen:
+        cell.step(cell.inputs(some.new_zeros(1, cell.width)), state)
+    return seen.count > 0
 
 
 def _linear() -> Linear | None:

@@ -5,17 +5,26 @@ B rows · T positions · H width of the state
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from seqlab.models.language_model import LanguageModel
-from seqlab.nn.cells import Cell
+from seqlab.data.batches import Batch
+from seqlab.errors import RunError
+from seqlab.models.forecasters import last
+from seqlab.nn.cells import Cell, CellState
+from seqlab.nn.characters import CharacterReader
 from seqlab.nn.products import products
-from seqlab.nn.recording import record
+from seqlab.nn.recording import record, watch
 from seqlab.nn.recurrent import Recurrent
+from seqlab.objectives.forecast import Forecast
+from seqlab.objectives.next_token import NextToken
+from seqlab.objectives.objective import Objective
+from seqlab.objectives.tags import Tags
 
 
 @dataclass(frozen=True)
@@ -45,38 +54,98 @@ class Health:
 
     distances: list[int]
     norms: dict[str, list[float]]
-    """For each part of the state: ‖∂ loss at the last position / ∂ state so many positions before‖, mean of rows."""
+    """For each part of the state: ‖∂ loss at the end / ∂ state so many positions before‖, mean of rows."""
     matrices: list[Matrix]
     gates: list[Gate]
 
 
-def health(model: LanguageModel, tokens: Tensor, targets: Tensor) -> Health:
-    """Of a recurrent model that reads tokens (B, T); the loss is that of the last target of each row, (B,)."""
-    norms = gradients_through_time(model, tokens, targets)
-    length = tokens.shape[1]
-    return Health(list(range(length)), norms, list(matrices(model)), gates(model, tokens))
+def health(objective: Objective, batch: Batch, length: int | None = None) -> Health:
+    """Of a recurrent model, with gradients up to `length` positions back."""
+    norms, found = gradients_through_time(objective, batch)
+    longest = min(len(one) for one in norms.values())
+    count = longest if length is None else min(length, longest)
+    near = {name: one[:count] for name, one in norms.items()}
+    return Health(list(range(count)), near, list(matrices(objective)), found)
 
 
-def gradients_through_time(model: LanguageModel, tokens: Tensor, targets: Tensor) -> dict[str, list[float]]:
-    """∂ loss / ∂ state by all paths, through every state in between; nearest first."""
-    state = model.start(rows=len(tokens))
-    seen: list[dict[str, Tensor]] = []
-    with torch.enable_grad():
-        for position in tokens.unbind(1):
-            output = model(position[:, None], state)
-            assert output.state is not None
-            state = output.state
-            for part in state.rows.values():
-                part.requires_grad_() if part.is_leaf else part.retain_grad()
-            seen.append(dict(state.rows))
-        model.losses(output.states[:, -1], targets).sum().backward()  # type: ignore[no-untyped-call]
-    model.zero_grad()
-    found: dict[str, list[float]] = {}
-    for rows in reversed(seen):
-        for name, part in rows.items():
-            size = 0.0 if part.grad is None else float(part.grad.norm(dim=-1).mean())
-            found.setdefault(name, []).append(size)
-    return found
+def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str, list[float]], list[Gate]]:
+    """∂ loss / ∂ state by all paths, through every state in between, nearest first; and what the gates did meanwhile.
+
+    A net that reads from the end to the beginning is measured from its own last step, which is the first position.
+    """
+    places = {cell: (label, reverse) for label, cell, reverse in cells_over_time(objective)}
+    seen: dict[Cell, list[CellState]] = {cell: [] for cell in places}
+    noted: dict[Cell, list[dict[str, Tensor]]] = {cell: [] for cell in places}
+
+    def see(cell: object, state: CellState) -> None:
+        notes = {name: values[-1] for name, values in tape.items()}
+        tape.clear()
+        if isinstance(cell, Cell) and cell in seen:
+            for part in state:
+                part.requires_grad_()  # also where the weights are frozen
+            seen[cell].append(state)
+            noted[cell].append(notes)
+
+    with torch.enable_grad(), record() as tape, watch(see):
+        at_last, at_first = losses_at_the_ends(objective, batch)
+    if not at_last.requires_grad or not all(seen.values()):
+        hint = "of a mixture, look at its parts"
+        raise RunError("no gradients of its loss reach the states of a recurrent net", hint=hint)
+    norms: dict[str, list[float]] = {}
+    values: dict[str, list[Tensor]] = defaultdict(list)
+    for cell, (label, reverse) in places.items():
+        states = seen[cell]
+        real = _real(batch, len(states), states[0][0])
+        steps = real.flip(0) if reverse else real
+        for name, through_time in zip(cell.parts, zip(*states, strict=True), strict=True):
+            loss = at_first if reverse else at_last
+            gradients = torch.autograd.grad(loss, through_time, retain_graph=True, allow_unused=True)
+            sizes = [steps[0] * 0.0 if one is None else one.norm(dim=-1) for one in gradients]
+            norms[label.format(name)] = _by_distance(torch.stack(sizes), steps)
+        for notes, rows in zip(noted[cell], steps, strict=True):
+            for name, value in notes.items():
+                values[name].append(value[rows].flatten())
+    return norms, [_gate(name, torch.cat(found)) for name, found in values.items()]
+
+
+def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Summed over rows, the loss where → has read everything and where ← has; they are one where all is one answer."""
+    mask = batch.get("mask")
+    if isinstance(objective, NextToken):
+        output = objective.read(batch, None)
+        loss = objective.body.losses(last(output.states, mask), last(batch["targets"], mask)).sum()
+    elif isinstance(objective, Forecast):
+        every = batch["targets"].dim() == 4
+        forecasts = objective.body(batch["inputs"], mask)
+        targets = last(batch["targets"], mask)[:, None] if every else batch["targets"][:, None]
+        loss = objective.loss(forecasts, targets, reduction="sum")
+    elif isinstance(objective, Tags):
+        states, mask = objective.body(batch)
+        scores, tags = objective.head.scores(states), batch["tags"]
+        ends = ((last(scores, mask), last(tags, mask)), (scores[:, 0], tags[:, 0]))  # each tag by itself
+        at_last, at_first = (F.cross_entropy(s, t, ignore_index=-1, reduction="sum") for s, t in ends)
+        return at_last, at_first
+    else:
+        loss = objective(batch).sum
+    return loss, loss
+
+
+def _real(batch: Batch, length: int, like: Tensor) -> Tensor:
+    """(T, B): which positions are no padding."""
+    mask = batch.get("mask")
+    return like.new_ones(length, len(like), dtype=torch.bool) if mask is None else mask.t()
+
+
+def _by_distance(sizes: Tensor, real: Tensor) -> list[float]:
+    """Of sizes (T, B) in the order of the steps: the mean of the rows that reach so far, by steps before the last."""
+    order = torch.argsort(real.long(), dim=0, stable=True)  # padding to the beginning
+    sizes, real = sizes.gather(0, order).flip(0), real.gather(0, order).flip(0)
+    return [float(size[rows].mean()) for size, rows in zip(sizes, real, strict=True) if rows.any()]
+
+
+def _gate(name: str, values: Tensor) -> Gate:
+    shut, opened = (values < 0.1).float().mean(), (values > 0.9).float().mean()
+    return Gate(name, float(values.mean()), float(shut), float(opened))
 
 
 def matrices(model: nn.Module) -> Iterator[Matrix]:
@@ -91,15 +160,20 @@ def matrices(model: nn.Module) -> Iterator[Matrix]:
                 yield Matrix(place, radius, torch.linalg.svdvals(square).tolist())
 
 
-def gates(model: LanguageModel, tokens: Tensor) -> list[Gate]:
-    with torch.no_grad(), record() as tape:
-        model(tokens)
-    found = []
-    for name, values in tape.items():
-        whole = torch.stack(values)
-        shut, opened = (whole < 0.1).float().mean(), (whole > 0.9).float().mean()
-        found.append(Gate(name, float(whole.mean()), float(shut), float(opened)))
-    return found
+def cells_over_time(module: nn.Module, path: str = "") -> Iterator[tuple[str, Cell, bool]]:
+    """The cells that run over the positions of a batch: a name for each part of their states, and whether from the end.
+
+    What reads the characters of a word has a time of its own.
+    """
+    for name, child in module.named_children():
+        if isinstance(child, Recurrent):
+            before = path if name == "recurrent" else f"{path}{name}."
+            for number, cell in enumerate(child.layers):
+                yield f"{before}{{}}.{number}", cell, False
+            for number, cell in enumerate(child.back):
+                yield f"{before}{{}}.{number} back", cell, True
+        elif not isinstance(child, CharacterReader):
+            yield from cells_over_time(child, path if name == "body" else f"{path}{name}.")
 
 
 def cells(model: nn.Module) -> Iterator[tuple[str, Cell]]:

@@ -16,6 +16,8 @@ from torch import Tensor
 
 Tape = dict[str, list[Tensor]]
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
+Watch = Callable[[object, tuple[Tensor, ...]], None]
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 _hear: ContextVar[Callable[[str], None] | None] = ContextVar("hear", default=None)
 
 
@@ -41,6 +43,27 @@ def unrecorded() -> Iterator[None]:
 
 def recording() -> bool:
     return _tape.get() is not None
+
+
+@contextmanager
+def watch(see: Watch) -> Iterator[None]:
+    """`see(cell, state)` after each step of every recurrence inside, which then runs step by step."""
+    token = _watch.set(see)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def watching() -> bool:
+    return _watch.get() is not None
+
+
+def stepped(cell: object, state: tuple[Tensor, ...]) -> None:
+    """Called after a step, with the state itself: gradients can be asked for."""
+    see = _watch.get()
+    if see is not None:
+        see(cell, state)
 
 
 @contextmanager

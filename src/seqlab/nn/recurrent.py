@@ -19,7 +19,7 @@ from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
-from seqlab.nn.recording import recording, remark, unrecorded
+from seqlab.nn.recording import recording, remark, stepped, unrecorded, watching
 from seqlab.recipe import Kind, PartSettings, Settings
 
 States = Sequence[Tensor]
@@ -158,7 +158,7 @@ class Recurrent(nn.Module):
         if self.own.layer_norm:
             norms = cast(_Norms, self.norms[index + len(self.layers) if reverse else index])
         window = _Window(cell, self.own, norms, x, keep)
-        whole = self._at_once(window, x, state, reverse) if len(x) > 1 else None
+        whole = self._at_once(window, x, state, reverse) if len(x) > 1 and not watching() else None
         if whole is None:
             return _unroll(window, state, reverse)
         if recording():  # beside it, not instead of it: no bit of the result changes
@@ -243,6 +243,7 @@ class _Window:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # what is to be expected
             after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
+        stepped(self.cell, after)
         if self.masked:
             after = tuple(torch.where(steps[1] != 0, b, a) for a, b in zip(before, after, strict=True))
         return after

@@ -27,6 +27,8 @@ class Cell(nn.Module, ABC):
     parts: ClassVar[tuple[str, ...]] = ("h",)
     """The names of the parts of the state."""
     blocks: ClassVar[int] = 1
+    sigmoid = staticmethod(torch.sigmoid)
+    """σ. A cell that calls `torch.sigmoid` instead computes the same, but decodes more slowly."""
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__()

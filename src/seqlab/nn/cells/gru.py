@@ -28,7 +28,7 @@ class GRU(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
         recurrent, gates = self.recurrent(h), 2 * self.hidden
-        r, z = torch.sigmoid(inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
+        r, z = self.sigmoid(inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
         note(reset=r, keep=z)
         n = torch.tanh(inputs[..., gates:] + r * recurrent[..., gates:])
         return (n + z * (h - n),)
@@ -62,7 +62,7 @@ class ClassicGRU(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
         gates = 2 * self.hidden
-        r, z = torch.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
+        r, z = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
         keep = 1 - z if self.takes else z
         note(reset=r, keep=keep)
@@ -86,7 +86,7 @@ class MUT1(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
         z, r, x = inputs.chunk(3, dim=-1)
-        z, r = torch.sigmoid(z), torch.sigmoid(r + self.recurrent(h))
+        z, r = self.sigmoid(z), self.sigmoid(r + self.recurrent(h))
         note(reset=r, take=z)
         n = torch.tanh(self.candidate(r * h) + torch.tanh(x))
         return (h + z * (n - h),)
@@ -105,7 +105,7 @@ class MUT2(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
         gates = 2 * self.hidden
-        z, r = torch.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
+        z, r = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
         note(reset=r, take=z)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
         return (h + z * (n - h),)
@@ -124,7 +124,7 @@ class MUT3(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
         z, r, n = inputs.chunk(3, dim=-1)
-        z, r = torch.sigmoid(z + self.update(torch.tanh(h))), torch.sigmoid(r + self.recurrent(h))
+        z, r = self.sigmoid(z + self.update(torch.tanh(h))), self.sigmoid(r + self.recurrent(h))
         note(reset=r, take=z)
         n = torch.tanh(n + self.candidate(r * h))
         return (h + z * (n - h),)

@@ -49,7 +49,7 @@ class GatedMemory(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, f, g = (inputs + self.recurrent(h)).chunk(3, dim=-1)
-        i, f = torch.sigmoid(i), torch.sigmoid(f)
+        i, f = self.sigmoid(i), self.sigmoid(f)
         note(input=i, forget=f)
         c = f * c + i * torch.tanh(g)
         return torch.tanh(c), c
@@ -71,7 +71,7 @@ class LSTM(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
-        i, f, o = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o)
+        i, f, o = self.sigmoid(i), self.sigmoid(f), self.sigmoid(o)
         note(input=i, forget=f, output=o)
         c = f * c + i * torch.tanh(g)
         return o * torch.tanh(c), c
@@ -101,7 +101,7 @@ class CoupledLSTM(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, g, o = (inputs + self.recurrent(h)).chunk(3, dim=-1)
-        i, o = torch.sigmoid(i), torch.sigmoid(o)
+        i, o = self.sigmoid(i), self.sigmoid(o)
         note(input=i, output=o)
         c = c + i * (torch.tanh(g) - c)
         return o * torch.tanh(c), c
@@ -121,8 +121,8 @@ class PeepholeLSTM(LSTM):
         h, c = state
         p = self.peepholes
         i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
-        i, f = torch.sigmoid(i + p["i"] * c), torch.sigmoid(f + p["f"] * c)
+        i, f = self.sigmoid(i + p["i"] * c), self.sigmoid(f + p["f"] * c)
         c = f * c + i * torch.tanh(g)
-        o = torch.sigmoid(o + p["o"] * c)
+        o = self.sigmoid(o + p["o"] * c)
         note(input=i, forget=f, output=o)
         return o * torch.tanh(c), c
