@@ -85,7 +85,7 @@ class Trainings(Study):
         planned = [(arm, at, self.recipes(arm, at)) for at in self.points() for arm in self.settings.arms]
         cells = []
         for arm, at, recipes in planned:
-            name = arm if at is None else f"{arm}-{at}"
+            name = arm if at is None else f"{arm}-{at}".replace(":", "-")
             results = []
             for seed, recipe in enumerate(recipes):
                 with watch(f"{name}, seed {seed}") as watcher:
