@@ -52,6 +52,8 @@ class MLP(LanguageModel):
             else nn.Linear(settings.window * settings.width, settings.hidden)
         )
         self.output = output_layer(settings.output, settings.hidden, vocab_size, self.embedding)
+        if self.embedding is not None:
+            nn.init.normal_(self.embedding.weight, std=settings.width**-0.5)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
