@@ -52,6 +52,8 @@ class Trainings(Study):
     class Settings(StudySettings):
         metric: str
         """Of those that `seqlab evaluate` prints."""
+        also: list[str] = Field(default=[])
+        """Others that are shown beside it."""
         test: str | None = None
         """What to measure on; the held-out data by default."""
         along: dict[str, list[int | str]] = Field(default={}, max_length=1)
@@ -91,7 +93,7 @@ class Trainings(Study):
                 with watch(f"{name}, seed {seed}") as watcher:
                     run = train(recipe, out=out / f"{name}-seed{seed}", resume=True, code=code, watcher=watcher)
                 results.append(result_of(name, seed, run, _filled(self.settings.test, self._names(at))))
-            cells.append(Cell(arm, at, results, [self._figure(one) for one in results]))
+            cells.append(Cell(arm, at, results, [self._figure(one, self.settings.metric) for one in results]))
         return self._report(cells)
 
     def points(self) -> list[int | str | None]:
@@ -112,11 +114,11 @@ class Trainings(Study):
             raise RecipeError(error.what, where=where, hint=error.hint) from None
         return [recipe.changed({"training.seed": seed}) for seed in range(self.settings.seeds)]
 
-    def _figure(self, one: Result) -> float:
-        if self.settings.metric not in one.metrics:
+    def _figure(self, one: Result, metric: str) -> float:
+        if metric not in one.metrics:
             known = [name for name, value in one.metrics.items() if isinstance(value, int | float)]
-            raise RecipeError(f"no figure '{self.settings.metric}'", where="metric", hint=f"one of {', '.join(known)}")
-        return float(one.metrics[self.settings.metric])
+            raise RecipeError(f"no figure '{metric}'", where="metric", hint=f"one of {', '.join(known)}")
+        return float(one.metrics[metric])
 
     def _baseline(self, at: int | str | None) -> float | None:
         given = self.settings.baseline
@@ -132,6 +134,9 @@ class Trainings(Study):
         columns[own.metric.replace("_", " ")] = [f"{cell.mean:.4g}" for cell in cells]
         if own.seeds > 1:
             columns["lowest to highest"] = [f"{min(cell.values):.4g} to {max(cell.values):.4g}" for cell in cells]
+        for name in own.also:
+            means = [statistics.mean(self._figure(one, name) for one in cell.results) for cell in cells]
+            columns[name.replace("_", " ")] = [f"{mean:.4g}" for mean in means]
         for name, figures in (
             ("printed", [own.arms[cell.arm].printed for cell in cells]),
             ("baseline", [self._baseline(cell.at) for cell in cells]),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -56,11 +58,17 @@ class UnitaryRNN(Cell):
     matrix as in Wisdom et al. 2016, https://arxiv.org/abs/1611.00035
     """
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+    class Settings(PartSettings):
+        angles: float = Field(default=math.pi / 2, ge=0, le=math.pi)
+        """How far U turns numbers of the state at first, at most: small angles keep sums, large ones tell times apart."""
+
+    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
         if hidden % 2:
             raise ValueError(f"the state of a unitary net is complex: its width has to be even, not {hidden}")
         super().__init__(width, hidden)
-        parametrize.register_parametrization(self.recurrent, "weight", Unitary(hidden // 2))
+        nn.init.xavier_uniform_(self.input.weight)
+        angles = settings.angles if settings is not None else math.pi / 2
+        parametrize.register_parametrization(self.recurrent, "weight", Unitary(hidden // 2, angles))
         self.bias = nn.Parameter(torch.zeros(hidden // 2))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
@@ -74,9 +82,9 @@ class UnitaryRNN(Cell):
 class Unitary(nn.Module):
     """A complex n × n matrix A, as its two parts (2, n, n) → exp(A − Aᴴ), as the real matrix [[R, −I], [I, R]]"""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, angles: float) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.angles = width, angles
 
     def forward(self, parts: Tensor) -> Tensor:
         a = torch.complex(parts[0], parts[1])
@@ -86,5 +94,5 @@ class Unitary(nn.Module):
     def right_inverse(self, weight: Tensor) -> Tensor:
         """A start: rotations by random angles, each number of the state by its own, and a little of all others."""
         parts = torch.randn(2, self.width, self.width) * 0.1 / self.width**0.5
-        parts[1].diagonal().uniform_(-torch.pi / 2, torch.pi / 2)
+        parts[1].diagonal().uniform_(-self.angles, self.angles)
         return parts.to(weight)  # type: ignore[no-any-return]
