@@ -60,7 +60,7 @@ class UnitaryRNN(Cell):
 
     class Settings(PartSettings):
         angles: float = Field(default=math.pi / 2, ge=0, le=math.pi)
-        """How far U turns numbers of the state at first, at most: small angles keep sums, large ones tell times apart."""
+        """How far U turns numbers of the state at first: small angles keep sums, large ones tell times apart."""
 
     def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
         if hidden % 2:
