@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,9 @@ def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
     levels = sorted({(row["at"], row["baseline"]) for row in found["table"] if row["baseline"] is not None})
     if levels:
         axes.plot(*zip(*levels, strict=True), color="#868e96", linestyle="--", linewidth=1.2, label="baseline")
-    _scaled(axes.set_yscale, found)
+    values = [value for row in found["table"] for value in row["values"]]
+    if min(values) > 0 and max(values) > 20 * min(values):
+        axes.set_yscale("log")
     axes.set_xticks(found["along"][along])
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     _dress(axes, title, along, found["metric"].replace("_", " "))
@@ -135,18 +137,10 @@ def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
             size = 6 if kind == "printed" else 16
             axes.plot(*zip(*points, strict=True), linestyle="", marker=marker, ms=size, color=COLOURS[1], label=kind)
             axes.legend(frameon=False, fontsize=8)
-    _scaled(axes.set_xscale, found)
     _dress(axes, title, found["metric"].replace("_", " "), "")
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", color="#e9ecef")
     _save(figure, path)
-
-
-def _scaled(scale: Callable[[str], object], found: Mapping[str, Any]) -> None:
-    """A logarithmic axis where figures are orders of magnitude apart."""
-    values = [value for row in found["table"] for value in row["values"]]
-    if min(values) > 0 and max(values) > 20 * min(values):
-        scale("log")
 
 
 def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path) -> None:
