@@ -108,7 +108,7 @@ def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
     arms = list(dict.fromkeys(row["arm"] for row in found["table"]))
     for colour, arm in zip(_cycle(len(arms)), arms, strict=True):
         own = [row for row in found["table"] if row["arm"] == arm]
-        axes.plot([row["at"] for row in own], [row["mean"] for row in own], color=colour, linewidth=1.8, label=arm)
+        axes.plot([row["at"] for row in own], [row["median"] for row in own], color=colour, linewidth=1.8, label=arm)
         points = [(row["at"], value) for row in own for value in row["values"]]
         axes.plot(*zip(*points, strict=True), color=colour, linestyle="", marker="o", markersize=4)
     levels = sorted({(row["at"], row["baseline"]) for row in found["table"] if row["baseline"] is not None})
@@ -128,7 +128,7 @@ def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
     table = found["table"][::-1]
     figure, axes = _figure(8, 1.4 + 0.38 * len(table))
     names = [row["arm"] if row["at"] is None else f"{row['arm']}, {row['at']}" for row in table]
-    axes.barh(names, [row["mean"] for row in table], color=COLOURS[0], alpha=0.35, height=0.6)
+    axes.barh(names, [row["median"] for row in table], color=COLOURS[0], alpha=0.35, height=0.6)
     values = [(value, place) for place, row in enumerate(table) for value in row["values"]]
     axes.plot(*zip(*values, strict=True), linestyle="", marker="o", markersize=4, color=COLOURS[0], label="here")
     for kind, marker in (("printed", "D"), ("baseline", "|")):

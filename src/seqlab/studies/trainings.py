@@ -42,8 +42,8 @@ class Cell:
     values: list[float]
 
     @property
-    def mean(self) -> float:
-        return statistics.mean(self.values)
+    def median(self) -> float:
+        return statistics.median(self.values)
 
 
 class Trainings(Study):
@@ -131,12 +131,13 @@ class Trainings(Study):
         columns: dict[str, list[str]] = {"": [cell.arm for cell in cells]}
         for name in own.along:
             columns[name] = [str(cell.at) for cell in cells]
-        columns[own.metric.replace("_", " ")] = [f"{cell.mean:.4g}" for cell in cells]
+        name = own.metric.replace("_", " ")
+        columns[f"{name}, median" if own.seeds > 1 else name] = [f"{cell.median:.4g}" for cell in cells]
         if own.seeds > 1:
             columns["lowest to highest"] = [f"{min(cell.values):.4g} to {max(cell.values):.4g}" for cell in cells]
         for name in own.also:
-            means = [statistics.mean(self._figure(one, name) for one in cell.results) for cell in cells]
-            columns[name.replace("_", " ")] = [f"{mean:.4g}" for mean in means]
+            medians = [statistics.median(self._figure(one, name) for one in cell.results) for cell in cells]
+            columns[name.replace("_", " ")] = [f"{median:.4g}" for median in medians]
         for name, figures in (
             ("printed", [own.arms[cell.arm].printed for cell in cells]),
             ("baseline", [self._baseline(cell.at) for cell in cells]),
@@ -153,7 +154,7 @@ class Trainings(Study):
                 {
                     "arm": cell.arm,
                     "at": cell.at,
-                    "mean": cell.mean,
+                    "median": cell.median,
                     "values": cell.values,
                     "printed": own.arms[cell.arm].printed,
                     "baseline": self._baseline(cell.at),
