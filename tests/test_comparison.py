@@ -61,3 +61,11 @@ def test_scores_that_are_no_probabilities(text: str, tmp_path: Path):
     (caution,) = cautions(results)
     assert "stupid" in caution
     assert "good" not in caution
+
+
+def test_forecasts_have_no_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    recipe = Recipe.load("forecasting/dense", ["data.train=waves:51:60"])
+    results = compare([recipe], budget="1s", out=tmp_path)
+    assert rows(results)[0].perplexity is None
+    report(results, tmp_path, as_json=False)
+    assert "perplexity" not in capsys.readouterr().out

@@ -45,7 +45,8 @@ class Row:
     name: str
     value: float
     spread: float
-    perplexity: float
+    perplexity: float | None
+    """None where there is none: of classes, tags, forecasts."""
     unknown: float
     """The share of the tokens that are `<unk>`."""
     parameters: int
@@ -102,7 +103,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
                 name,
                 statistics.mean(values),
                 statistics.stdev(values) if len(values) > 1 else 0.0,
-                statistics.mean(one.metrics.get("perplexity", float("nan")) for one in own),
+                statistics.mean(one.metrics["perplexity"] for one in own) if "perplexity" in own[0].metrics else None,
                 statistics.mean(map(_unknown, own)),
                 own[0].parameters,
                 statistics.mean(one.tokens_per_second for one in own),

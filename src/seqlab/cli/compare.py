@@ -96,8 +96,9 @@ def _columns(results: list[Result]) -> dict[str, list[object]]:
         f"held-out {unit(results).replace('_', ' ')}": [
             f"{row.value:.3f} ± {row.spread:.3f}" if several else f"{row.value:.3f}" for row in found
         ],
-        "perplexity": [f"{row.perplexity:.1f}" for row in found],
     }
+    if any(row.perplexity is not None for row in found):
+        columns["perplexity"] = ["–" if row.perplexity is None else f"{row.perplexity:.1f}" for row in found]
     if any(row.unknown for row in found):
         columns["unknown %"] = [f"{100 * row.unknown:.2f}" for row in found]
     columns |= {
@@ -116,6 +117,6 @@ def draw(results: list[Result], path: Path) -> Path:
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for one in results:
         lines.setdefault(one.name, []).append([(point["seconds"], point[by]) for point in one.curve])
-    title = "The same text, the same time: which model predicts best?"
+    title = "The same data, the same time: which model predicts best?"
     curves(lines, path, title, "seconds of training", f"held-out {by.replace('_', ' ')}")
     return path
