@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqlab.inspection.gradients import Health
+    from seqlab.inspection.gradients import Gate, Health
     from seqlab.inspection.surface import Surface
 
 COLOURS = ["#0b6e99", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#495057", "#e67700"]
@@ -36,8 +36,8 @@ def curves(
 
 
 def gradient_health(found: Health, path: Path) -> None:
-    """Three panels: gradients against distance, singular values of the recurrent matrices, and gates."""
-    figure, panels = _figure(12, 4.2, columns=3)
+    """Panels: gradients against distance, singular values of the recurrent matrices, and gates if there are any."""
+    figure, panels = _figure(12 if found.gates else 8, 4.2, columns=3 if found.gates else 2)
     sizes = [size for norms in found.norms.values() for size in norms if size > 0 and math.isfinite(size)]
     for colour, (name, norms) in zip(_cycle(len(found.norms)), found.norms.items(), strict=True):
         points = [(d, size) for d, size in zip(found.distances, norms, strict=True) if size > 0]
@@ -54,17 +54,19 @@ def gradient_health(found: Health, path: Path) -> None:
     if found.matrices:
         panels[1].legend(frameon=False, fontsize=7)
     _dress(panels[1], "Recurrent matrices", "rank", "singular value")
-    names = [gate.name for gate in found.gates]
-    for shift, kind in enumerate(("shut", "open")):
-        shares = [100 * getattr(gate, kind) for gate in found.gates]
-        places = [number + 0.4 * shift - 0.2 for number in range(len(names))]
-        label = "below 0.1" if kind == "shut" else "above 0.9"
-        panels[2].bar(places, shares, 0.36, color=COLOURS[shift], label=label)
-    panels[2].set_xticks(range(len(names)), names)
-    if names:
-        panels[2].legend(frameon=False, fontsize=8)
-    _dress(panels[2], "Gates" if names else "No gates", "", "% of values")
+    if found.gates:
+        _gates(panels[2], found.gates)
     _save(figure, path)
+
+
+def _gates(axes: Any, gates: Sequence[Gate]) -> None:
+    for shift, kind in enumerate(("shut", "open")):
+        shares = [100 * getattr(gate, kind) for gate in gates]
+        places = [number + 0.4 * shift - 0.2 for number in range(len(gates))]
+        axes.bar(places, shares, 0.36, color=COLOURS[shift], label="below 0.1" if kind == "shut" else "above 0.9")
+    axes.set_xticks(range(len(gates)), [gate.name for gate in gates])
+    axes.legend(frameon=False, fontsize=8)
+    _dress(axes, "Gates", "", "% of values")
 
 
 def loss_surface(found: Surface, path: Path) -> None:
