@@ -27,7 +27,7 @@ class Tree:
         """A shipped recipe (or study) by name, a YAML file, or that of a run folder."""
         name, names = os.fspath(recipe), shipped(what)
         if name in names:
-            return cls.parse(shipped_text(name, what), name)
+            return cls.parse(shipped_text(name, what), name, what)
         path = Path(name)
         try:
             if (path / f"{what}.yaml").is_file():
@@ -40,10 +40,10 @@ class Tree:
             raise RecipeError(f"not UTF-8 text (byte {error.start})", where=str(path), hint=hint) from None
         except OSError as error:
             raise RecipeError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
-        return cls.parse(text, str(path))
+        return cls.parse(text, str(path), what)
 
     @classmethod
-    def parse(cls, text: str, file: str) -> Self:
+    def parse(cls, text: str, file: str, what: str = "recipe") -> Self:
         """YAML, or an error that names the line."""
         try:
             data = yaml.load(text, Loader=_Loader)
@@ -53,7 +53,8 @@ class Tree:
         except (ValueError, RecursionError) as error:  # a date with 13 months, 5,000 brackets
             raise RecipeError(f"broken YAML ({error})", where=file, hint="put texts in quotes") from None
         if not isinstance(data, dict) or node is None:
-            raise RecipeError("a recipe is a mapping of sections", where=file, hint="see `seqlab recipes lm/gpt`")
+            hint = "see `seqlab recipes lm/gpt`" if what == "recipe" else "see docs/studies.md"
+            raise RecipeError(f"a {what} is a mapping of sections", where=file, hint=hint)
         return cls(data, file, {path: f"{file}, line {line}" for path, line in _lines(node, file).items()})
 
     def override(self, text: str) -> None:

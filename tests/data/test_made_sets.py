@@ -65,6 +65,13 @@ def test_copy_is_what_its_definition_says():
     assert len({record.fields["text"] for record in train + valid + test}) == 100
 
 
+def test_copies_of_different_sizes_have_nothing_in_common():
+    small, large = ({one.text for one in documents(name, "train")} for name in ("copy:7:100", "copy:7:1000"))
+    tests = {one.text for one in documents("copy-test:7:100", "valid")}
+    assert not large & tests
+    assert not large & small
+
+
 def test_sizes_of_copy():
     assert is_builtin("copy-test:5")
     assert not is_builtin("python-docs-test")

@@ -14,6 +14,7 @@ from seqlab.models.recurrent_encoder import RecurrentEncoder
 from seqlab.models.rnn import RecurrentLanguageModel
 from seqlab.nn.summary import ClassHead, summary
 from seqlab.objectives.classes import Classes
+from seqlab.objectives.feedback import FedBackTags
 from seqlab.objectives.forecast import Forecast
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.tags import Tags, TagScores
@@ -100,6 +101,11 @@ def tagger():
     return Tags(Tags.Settings(kind="tags"), encoder(), head), Batch(**words(), tags=torch.randint(3, (3, 6)))
 
 
+def fed_back_tagger():
+    own, head = FedBackTags.Settings(kind="fed-back-tags"), TagScores(8, ["A", "B", "C"])
+    return FedBackTags(own, encoder(), head), Batch(**words(), tags=torch.randint(3, (3, 6)))
+
+
 def classifier():
     head = ClassHead(summary("last", 8, 2), 0.0, 8, 3)
     return Classes(Classes.Settings(kind="classes"), encoder(), head), Batch(**words(), labels=torch.randint(3, (3,)))
@@ -124,6 +130,7 @@ def row_of(batch, row):
     ("build", "parts"),
     [
         (tagger, {"h.0", "c.0", "h.0 back", "c.0 back", "h.1", "h.1 back"}),
+        (fed_back_tagger, {"h.0", "c.0", "h.0 back", "c.0 back", "h.1", "h.1 back"}),
         (classifier, {"h.0", "c.0", "h.0 back", "c.0 back", "h.1", "h.1 back"}),
         (forecaster, {"h.0", "c.0", "head.h.0", "head.c.0"}),
     ],

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from seqlab.cli.study import study as command
-from seqlab.errors import RecipeError
+from seqlab.errors import RecipeError, SeqlabError
 from seqlab.recipe import Recipe
 from seqlab.recipe_tree import shipped
 from seqlab.studies.study import load
@@ -90,14 +90,56 @@ def test_some_arms_and_other_keys(tmp_path: Path):
             {"arms": {"a": {"recipe": "forecasting/adding", "set": {"model.cel": "gru"}}}},
             "arm 'a'.*did you mean 'cell'",
         ),
-        ({"metric": "f1"}, "no figure 'f1'.*mse"),
+        ({"test": "nofile.txt"}, "nofile.txt"),
+        ({"test": "adding-test:{step}"}, "'{step}' in .* is not in 'along'"),
+        ({"along": {"steps": [5, 5]}}, "stands twice"),
+        ({"baseline": {7: 0.1}}, "not in 'along'"),
+        ({"set": {"training": {"steps": 2}, "training.steps": 3}}, "stands twice"),
+        ({"set": {"training.seed": 2}}, "set by the study"),
         ({"kind": "training"}, "did you mean 'trainings'"),
         ({"sedes": 3}, "did you mean 'seeds'"),
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, object], says: str, tmp_path: Path):
-    with pytest.raises(RecipeError, match=says):
+    with pytest.raises(SeqlabError, match=says):
         load(written(tmp_path, **changes)).run(tmp_path / "out")
+    assert not (tmp_path / "out").exists()  # nothing was trained
+
+
+@pytest.mark.parametrize(("key", "name"), [("metric", "f1"), ("metric", "signature"), ("also", ["f1"])])
+def test_figures_that_are_not_there(key: str, name: object, tmp_path: Path):
+    """They are known when the first training is done."""
+    with pytest.raises(RecipeError, match=f"{key}: no figure .*mse"):
+        load(written(tmp_path, **{key: name})).run(tmp_path / "out")
+    assert [one.name for one in (tmp_path / "out").iterdir()] == ["elman-5-seed0"]
+
+
+def test_the_command_line_wins_over_arms(tmp_path: Path):
+    arms = {"a": {"recipe": "forecasting/adding", "set": {"model.width": 6}}}
+    study = load(written(tmp_path, arms=arms), ["set.model.width=4", "set.training.batch_size=5"])
+    assert isinstance(study, Trainings)
+    recipe, _ = study.recipes("a", 5)
+    assert (recipe.model.width, recipe.training.batch_size, recipe.training.steps) == (4, 5, 3)
+
+
+def test_values_are_put_in_as_they_are(tmp_path: Path):
+    study = load(written(tmp_path, along={"steps": [5, 0.5]}, set={"model.dropout": "{steps}"}, test=None))
+    assert isinstance(study, Trainings)
+    assert study.recipes("elman", 0.5)[0].model.dropout == 0.5
+
+
+def test_a_training_that_diverges_is_a_row(tmp_path: Path):
+    arms = {
+        "wild": {"recipe": "forecasting/adding", "set": {"training.learning_rate": 1e30, "training.clip_norm": None}},
+        "tame": {"recipe": "forecasting/adding"},
+    }
+    path = written(tmp_path, arms=arms, along={}, test=None, set={"data.train": "adding:5:60", "training.steps": 4})
+    asked = [path, "seeds=1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(command, [*asked, "--json"], catch_exceptions=False)
+    tame, wild = json.loads(done.stdout)["table"]
+    assert (wild["values"], wild["median"], wild["diverged"]) == ([], None, 1)
+    assert len(tame["values"]) == 1
+    assert "1 of 1" in CliRunner().invoke(command, asked, catch_exceptions=False).stdout
 
 
 def test_the_steps_of_backpropagation(tmp_path: Path):
@@ -108,3 +150,4 @@ def test_the_steps_of_backpropagation(tmp_path: Path):
     assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
     with pytest.raises(RecipeError, match="no output is left"):
         load("bptt", ["first=5"])
+    load("bptt", ["steps=1", "first=0"]).run(tmp_path).draw(tmp_path / "one.svg")  # where no term is above zero

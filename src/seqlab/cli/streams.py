@@ -23,12 +23,13 @@ def read_stdin() -> str:
 
 def echo_json(data: Any) -> None:
     """One line; what JSON has no number for (an infinite perplexity) is null."""
-    click.echo(json.dumps(_finite(data), allow_nan=False))
+    click.echo(json.dumps(finite(data), allow_nan=False))
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """Plain data without what JSON has no number for."""
     if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data

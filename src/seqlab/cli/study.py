@@ -25,11 +25,12 @@ def study(
     """Repeat the study NAME, or one of your own (a YAML FILE); without a name, list those that there are.
 
     KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
-    finished in the folder already are taken as they are.
+    finished in the folder already are taken as they are, so a study that was stopped goes on when it is started again.
     """
     from seqlab.cli.progress import Bar
-    from seqlab.cli.streams import echo_json
+    from seqlab.cli.streams import echo_json, finite
     from seqlab.cli.tables import table
+    from seqlab.training.trainer import Interrupted
 
     if name is None:
         return _list(as_json)
@@ -38,11 +39,16 @@ def study(
 
         use_code(code)
     folder = Path(out or f"runs/study-{Path(name).stem}")
-    report = _chosen(name, overrides, only).run(folder, code, lambda one: Bar(one, quiet=as_json))
+    chosen = _chosen(name, overrides, only)
+    try:
+        report = chosen.run(folder, code, lambda one: Bar(one, quiet=as_json))
+    except Interrupted:
+        raise Interrupted("stopped and saved; the same command goes on from there") from None
     picture = folder / "study.png"
-    report.draw(picture)
-    data = {"study": name, **report.data, "notes": report.notes, "picture": str(picture)}
+    data = finite({"study": name, **report.data, "notes": report.notes, "picture": str(picture)})
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    report.draw(picture)
     if as_json:
         echo_json(data)
         return

@@ -18,11 +18,11 @@ from seqlab.data.records import Document
 SYMBOLS, BLANK, SIGN, REMEMBERED = "abcdefgh", "_", ":", 10
 
 
-def copy(wait: int, many: int) -> Iterator[Document]:
-    """So many sentences of `wait` + 20 words, a tag for each."""
+def copy(silence: int, many: int) -> Iterator[Document]:
+    """So many sentences of `silence` + 20 words, a tag for each. Sets of different sizes have none in common."""
     for number in range(many):
-        drawn = mix(wait, number)
+        drawn = mix(silence, many, number)
         symbols = [SYMBOLS[drawn >> 3 * place & 7] for place in range(REMEMBERED)]
-        read = [*symbols, *BLANK * (wait - 1), SIGN, *BLANK * REMEMBERED]
-        said = [*BLANK * (wait + REMEMBERED), *symbols]
+        read = [*symbols, *BLANK * (silence - 1), SIGN, *BLANK * REMEMBERED]
+        said = [*BLANK * (silence + REMEMBERED), *symbols]
         yield Document(str(number), " ".join(read), tags=" ".join(said))

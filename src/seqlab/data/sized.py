@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 from seqlab.errors import DataError
 
 TEST = "-test"
-LARGEST = 10
-"""Digits that a number may not have."""
+TOO_MANY_DIGITS = 10
 
 
 class Number(NamedTuple):
@@ -36,7 +35,7 @@ def sized(name: str, known: Mapping[str, Sequence[Number]]) -> Sized:
     first, *given = name.split(":")
     base = base_of(name)
     numbers = known[base]
-    if len(given) > len(numbers) or not all(one.isdecimal() and len(one) < LARGEST for one in given):
+    if len(given) > len(numbers) or not all(one.isdecimal() and len(one) < TOO_MANY_DIGITS for one in given):
         ways = [
             first + "".join(f":{number.of.upper()}" for number in numbers[:many]) for many in range(len(numbers) + 1)
         ]

@@ -65,7 +65,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if isinstance(parent, Recurrent):
         parent.fuse = False  # not made for a step or two
     if isinstance(parent, Cell):
-        parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
+        if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
+            parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
         if _calls_sigmoid(parent):
             parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():

@@ -109,15 +109,16 @@ def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
     (along,) = found["along"]
     arms = list(dict.fromkeys(row["arm"] for row in found["table"]))
     for colour, arm in zip(_cycle(len(arms)), arms, strict=True):
-        own = [row for row in found["table"] if row["arm"] == arm]
+        own = [row for row in found["table"] if row["arm"] == arm and row["values"]]
         axes.plot([row["at"] for row in own], [row["median"] for row in own], color=colour, linewidth=1.8, label=arm)
-        points = [(row["at"], value) for row in own for value in row["values"]]
-        axes.plot(*zip(*points, strict=True), color=colour, linestyle="", marker="o", markersize=4)
+        for row in own:
+            places = [row["at"]] * len(row["values"])
+            axes.plot(places, row["values"], color=colour, linestyle="", marker="o", markersize=4)
     levels = sorted({(row["at"], row["baseline"]) for row in found["table"] if row["baseline"] is not None})
     if levels:
         axes.plot(*zip(*levels, strict=True), color="#868e96", linestyle="--", linewidth=1.2, label="baseline")
     values = [value for row in found["table"] for value in row["values"]]
-    if min(values) > 0 and max(values) > 20 * min(values):
+    if values and min(values) > 0 and max(values) > 20 * min(values):
         axes.set_yscale("log")
     axes.set_xticks(found["along"][along])
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -130,9 +131,10 @@ def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
     table = found["table"][::-1]
     figure, axes = _figure(8, 1.4 + 0.38 * len(table))
     names = [row["arm"] if row["at"] is None else f"{row['arm']}, {row['at']}" for row in table]
-    axes.barh(names, [row["median"] for row in table], color=COLOURS[0], alpha=0.35, height=0.6)
-    values = [(value, place) for place, row in enumerate(table) for value in row["values"]]
-    axes.plot(*zip(*values, strict=True), linestyle="", marker="o", markersize=4, color=COLOURS[0], label="here")
+    axes.barh(names, [row["median"] or 0 for row in table], color=COLOURS[0], alpha=0.35, height=0.6)
+    for place, row in enumerate(table):
+        places = [place] * len(row["values"])
+        axes.plot(row["values"], places, linestyle="", marker="o", markersize=4, color=COLOURS[0])
     for kind, marker in (("printed", "D"), ("baseline", "|")):
         points = [(row[kind], place) for place, row in enumerate(table) if row[kind] is not None]
         if points:
@@ -149,7 +151,8 @@ def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path
     """What each earlier step contributes to the gradient of each output's loss."""
     figure, axes = _figure(6.4, 4.6)
     sizes = [[terms.get((t, k), math.nan) for k in range(steps)] for t in range(steps)]
-    image = axes.imshow(sizes, cmap="viridis", norm="log")
+    some = any(size > 0 for size in terms.values())
+    image = axes.imshow(sizes, cmap="viridis", norm="log" if some else None)
     figure.colorbar(image, label="size of the term")
     _dress(axes, "Who has a say in ∂J(t)/∂W?", "k: the step at which W acted", "t: the output")
     axes.grid(False)

@@ -28,7 +28,8 @@ class FedBackTags(Tags):
 
     In training y_{t−1} is the right tag (or, with `forcing`, its own in part), so that all positions are computed at
     once; in use it is the one chosen before, one position after the other. Over h_t that are made of single words
-    (`model.depth: 0`) this is the only recurrence. Jordan 1986, Serial order: a parallel distributed processing
+    (`model.depth: 0`) this is the only recurrence. Of an evaluation, the loss is that of the right tags after the right
+    ones, and all other figures are of its own. Jordan 1986, Serial order: a parallel distributed processing
     approach.
     """
 
@@ -51,11 +52,11 @@ class FedBackTags(Tags):
         if "tags" not in batch:
             return self._one_by_one(states)[0], mask
         before = self._before(batch["tags"])
-        own, settings = self.training and self.settings.forcing.own > 0, self.settings.forcing
-        if own:
-            chosen = torch.rand(before.shape, device=before.device) < settings.share(self.progress)
+        forcing = self.settings.forcing
+        if self.training and forcing.own > 0:
+            chosen = torch.rand(before.shape, device=before.device) < forcing.share(self.progress)
             chosen[:, 0] = False
-            before = forced(before, chosen, settings, lambda tags: self._score(states, tags))
+            before = forced(before, chosen, forcing, lambda tags: self._score(states, tags))
         return self._score(states, before), mask
 
     def choose(self, scores: Tensor, mask: Tensor, batch: Batch) -> Tensor:

@@ -23,14 +23,14 @@ class BPTT(Study):
 
     class Settings(StudySettings):
         steps: int = Field(default=5, gt=0, le=200)
-        width: int = Field(default=3, gt=0)
-        hidden: int = Field(default=6, gt=0)
-        classes: int = Field(default=4, gt=0)
+        width: int = Field(default=3, gt=0, le=1000)
+        hidden: int = Field(default=6, gt=0, le=1000)
+        classes: int = Field(default=4, gt=0, le=1000)
         first: int = Field(default=0, ge=0)
         """The first output that is in the cost; those before it are not."""
-        scale: float = Field(default=1.0, gt=0)
+        scale: float = Field(default=1.0, gt=0, le=10)
         """The spectral radius of the recurrent matrix: below 1 the past fades, above 1 it may explode."""
-        seed: int = 0
+        seed: int = Field(default=0, ge=0)
 
         @model_validator(mode="after")
         def _some_output(self) -> BPTT.Settings:

@@ -56,7 +56,7 @@ def load(study: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Study:
     """A shipped study by name, or a YAML file, with `key.sub=value` overrides."""
     tree = Tree.load(study, "study")
     for override in overrides:
-        tree.override(override)
+        tree.override(f"always.{override[4:]}" if override.startswith("set.") else override)
     if not isinstance(tree.data.get("kind"), str):
         raise RecipeError("'kind' is missing", where=tree.file, hint=f"one of {', '.join(registry.names('study'))}")
     settings = part_settings("study", tree)

@@ -44,6 +44,10 @@ class Interrupted(SeqlabError):
     """Ctrl-C or SIGTERM: the run was saved and can be resumed."""
 
 
+class Diverged(RunError):
+    """The loss or a gradient is no number any more."""
+
+
 class Watcher(Protocol):
     """Whoever wants to see the training go by."""
 
@@ -206,7 +210,7 @@ class Trainer:
 
     def _finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
-            raise RunError(
+            raise Diverged(
                 f"the {name} became {value} at step {self.progress.step + 1}; nothing after that was kept",
                 hint="try a smaller training.learning_rate or training.clip_norm",
             )

@@ -55,7 +55,7 @@ class UnitaryRNN(Cell):
     of width H / 2. U = exp(A − Aᴴ) is unitary for every A, so it stays so whatever the optimizer does.
 
     Arjovsky, Shah & Bengio 2016, https://arxiv.org/abs/1511.06464, who multiply few-parameter factors instead; a whole
-    matrix as in Wisdom et al. 2016, https://arxiv.org/abs/1611.00035
+    matrix as in Wisdom et al. 2016, https://arxiv.org/abs/1611.00035. Angles start within ±π/2 where they have ±π.
     """
 
     class Settings(PartSettings):
