@@ -17,6 +17,7 @@ from torch import nn
 from seqlab import registry
 from seqlab.build import build
 from seqlab.data.batches import Split
+from seqlab.data.randomness import Key
 from seqlab.data.vectors import word_vectors
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
@@ -107,6 +108,7 @@ class Prepared:
             timed(2)  # warms up
             step = timed(3)
             step = timed(min(500, max(5, int(budget / 20 / step))))
+            self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
             start = time.perf_counter()
             evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
             if trial.sample is not None:
@@ -118,6 +120,15 @@ class Prepared:
         left = budget - (time.perf_counter() - begin) - pauses * pause
         steps = max(left, budget / 4) / step
         return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world)), pauses
+
+    @torch.no_grad()
+    def _begin_pause(self, trial: Trainer) -> None:
+        """One batch of an evaluation, and a sample."""
+        trial.objective.eval()
+        _, indices = next(iter(self.valid_split.order(self.recipe.training.batch_size, seed=0).once()))
+        trial.objective(self.valid_split.batch(indices, Key(0, 0)).to(trial.device))
+        if trial.sample is not None:
+            trial.sample()
 
     def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
         """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
