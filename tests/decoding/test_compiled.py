@@ -13,7 +13,7 @@ from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
 from seqlab.nn.cells import GRU, LSTM, Cell
-from seqlab.nn.recurrent import Recurrent
+from seqlab.nn.recurrent import Arrangement, Recurrent
 
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
 
@@ -150,7 +150,17 @@ def test_sigmoids_of_any_cell_do_not_depend_on_the_rows(cell):
     """Seven numbers a row: which of them are the last few of a tensor depends on how many rows there are."""
     torch.manual_seed(0)
     model = packed(Recurrent([cell(5, 7)]))
+    _rows_are_alone(model)
     assert ("step" in vars(model.layers[0])) == (cell in (Gated, WithAPart))  # only what calls torch.sigmoid is watched
+
+
+@needs_kernels
+def test_highway_gates_do_not_depend_on_the_rows():
+    torch.manual_seed(0)
+    _rows_are_alone(packed(Recurrent([LSTM(5, 7), LSTM(7, 7)], arrangement=Arrangement(connections="highway"))))
+
+
+def _rows_are_alone(model):
     x = torch.randn(9, 6, 5)
     with torch.inference_mode():
         whole, _ = model(x, model.start(9, x))

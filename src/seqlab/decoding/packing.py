@@ -64,6 +64,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         parent.activation = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, Recurrent):
         parent.fuse = False  # not made for a step or two
+        parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, Cell):
         if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
             parent.sigmoid = steady_sigmoid  # type: ignore[assignment]

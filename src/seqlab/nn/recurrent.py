@@ -90,6 +90,9 @@ class Recurrent(nn.Module):
     https://arxiv.org/abs/1607.06450 (layer norm); Srivastava et al. 2015, https://arxiv.org/abs/1505.00387 (highway)
     """
 
+    sigmoid = staticmethod(torch.sigmoid)
+    """Of highway gates."""
+
     def __init__(
         self,
         cells: Sequence[Cell],
@@ -147,7 +150,7 @@ class Recurrent(nn.Module):
             return outputs
         if self.own.connections == "residual":
             return below + outputs
-        g = torch.sigmoid(self.gates[number - 1](below))
+        g = self.sigmoid(self.gates[number - 1](below))
         return below + g * (outputs - below)
 
     def _run(self, number: int, x: Tensor, state: CellState, keep: Tensor | None) -> tuple[Tensor, CellState]:
