@@ -144,6 +144,11 @@ def shipped_text(name: str, what: str = "recipe") -> str:
     return (resources.files("seqlab") / SHELVES[what] / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+def described(what: str = "recipe") -> dict[str, str]:
+    """What each of them is about."""
+    return {name: yaml.safe_load(shipped_text(name, what))["about"] for name in shipped(what)}
+
+
 def to_yaml(data: Mapping[str, Any]) -> str:
     """Plain data as `Tree.parse` reads it back, the order of keys kept."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -81,6 +81,6 @@ def test_free_running_is_use(batch):
 def test_a_tag_that_is_not_known_is_as_if_nothing_were_there(batch):
     one = objective().eval()
     batch["tags"][0, 2] = -1
-    scores, _ = one.scores(batch)
+    scores = one.scores(batch["states"], batch["tags"])
     a = torch.tanh(batch["states"][0, 3] + one.head.feedback.weight[4])
     torch.testing.assert_close(scores[0, 3], one.head.scores(a))

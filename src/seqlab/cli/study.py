@@ -29,11 +29,13 @@ def study(
     """
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json, finite
-    from seqlab.cli.tables import table
-    from seqlab.training.trainer import Interrupted
+    from seqlab.cli.tables import listing, table
+    from seqlab.recipe_tree import described
 
     if name is None:
-        return _list(as_json)
+        return listing(described("study"), as_json)
+    from seqlab.training.trainer import Interrupted
+
     if code is not None:
         from seqlab.run import use_code
 
@@ -56,20 +58,6 @@ def study(
     for note in report.notes:
         click.echo(note)
     click.echo(f"picture: {picture}")
-
-
-def _list(as_json: bool) -> None:
-    import yaml
-
-    from seqlab.recipe_tree import shipped, shipped_text
-
-    about = {one: yaml.safe_load(shipped_text(one, "study"))["about"] for one in shipped("study")}
-    if as_json:
-        click.echo(json.dumps(about))
-        return
-    width = max(map(len, about))
-    for one, text in about.items():
-        click.echo(f"{one:{width}}  {text}")
 
 
 def _chosen(name: str, overrides: tuple[str, ...], only: str | None) -> Study:

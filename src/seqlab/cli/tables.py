@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
+import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +23,16 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(out)
+
+
+def listing(about: Mapping[str, str], as_json: bool) -> None:
+    """A name and what it is about, a line each."""
+    if as_json:
+        click.echo(json.dumps(about))
+        return
+    width = max(map(len, about))
+    for name, text in about.items():
+        click.echo(f"{name:{width}}  {text}")
 
 
 def _numeric(text: str) -> bool:

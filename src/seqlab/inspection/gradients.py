@@ -15,12 +15,12 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import Batch
 from seqlab.errors import RunError
-from seqlab.models.forecasters import last
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.characters import CharacterReader
 from seqlab.nn.products import products
 from seqlab.nn.recording import record, watch
 from seqlab.nn.recurrent import Recurrent
+from seqlab.nn.summary import last
 from seqlab.objectives.forecast import Forecast
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
@@ -120,7 +120,8 @@ def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tens
         targets = last(batch["targets"], mask)[:, None] if every else batch["targets"][:, None]
         loss = objective.loss(forecasts, targets, reduction="sum")
     elif isinstance(objective, Tags):
-        (scores, mask), tags = objective.scores(batch), batch["tags"]
+        (states, mask), tags = objective.body(batch), batch["tags"]
+        scores = objective.scores(states, tags)
         ends = ((last(scores, mask), last(tags, mask)), (scores[:, 0], tags[:, 0]))  # each tag by itself
         at_last, at_first = (F.cross_entropy(s, t, ignore_index=-1, reduction="sum") for s, t in ends)
         return at_last, at_first

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seqlab.nn.cells import Cell
 from seqlab.nn.dropout import Mask, dropout
 from seqlab.nn.recurrent import Recurrent, Stack
+from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
 
 
@@ -140,13 +141,6 @@ def changed(inputs: Tensor, changes: Tensor, mask: Tensor | None) -> Tensor:
     """What was there (B, T, C), and changes from it after every step, or after the last (B, T or 1, H, O)."""
     past = inputs[..., : changes.shape[-1]]
     return (past if changes.shape[1] == past.shape[1] else last(past, mask)[:, None])[:, :, None] + changes
-
-
-def last(x: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, T, …) → (B, …): the last real step of each row."""
-    if mask is None:
-        return x[:, -1]
-    return x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
 
 
 def latest(x: Tensor, mask: Tensor | None, count: int) -> Tensor:

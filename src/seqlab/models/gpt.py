@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from seqlab.models.language_model import LanguageModel, Output, State, no_source
-from seqlab.nn.attention import Cache, Places, SelfAttention, room_for
-from seqlab.nn.blocks import Block, FeedForward, start_as_gpt2
+from seqlab.nn.attention import Cache, Places, room_for
+from seqlab.nn.blocks import Tower, start_as_gpt2
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
@@ -25,22 +25,12 @@ class GPT(LanguageModel):
     Radford et al. 2019, Language models are unsupervised multitask learners (GPT-2).
     """
 
-    class Settings(PartSettings):
+    class Settings(PartSettings, Tower):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
-        heads: int = Field(default=4, gt=0)
         context: int = Field(default=256, gt=0)
         """The number of positions: the most tokens it can look at."""
-        dropout: float = Field(default=0.0, ge=0, lt=1)
-        attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Apart, because it costs the fused kernel on the CPU."""
         output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
-
-        @model_validator(mode="after")
-        def _heads_divide_width(self) -> GPT.Settings:
-            if self.width % self.heads:
-                raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-            return self
 
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
@@ -49,15 +39,7 @@ class GPT(LanguageModel):
         self.embedding = TokenEmbedding(vocab_size, width)
         self.position = nn.Embedding(settings.context, width)
         self.dropout = nn.Dropout(settings.dropout)
-        self.blocks = nn.ModuleList(
-            Block(
-                SelfAttention(width, settings.heads, settings.attention_dropout),
-                FeedForward(width, 4 * width),
-                width,
-                settings.dropout,
-            )
-            for _ in range(settings.depth)
-        )
+        self.blocks = settings.built()
         self.norm = nn.LayerNorm(width)
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         start_as_gpt2(self, settings.depth)

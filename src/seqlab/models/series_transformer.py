@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqlab.models.forecasters import Forecaster, changed, dense, last
-from seqlab.models.transformer_encoder import TransformerSettings
-from seqlab.nn.blocks import start_as_gpt2
+from seqlab.models.forecasters import Forecaster, changed, dense
+from seqlab.nn.blocks import Tower, start_as_gpt2
 from seqlab.nn.positions import sinusoids
+from seqlab.nn.summary import last
+from seqlab.recipe import PartSettings
 
 
 class SeriesTransformer(Forecaster):
@@ -21,7 +22,7 @@ class SeriesTransformer(Forecaster):
 
     every_step = True
 
-    class Settings(TransformerSettings):
+    class Settings(PartSettings, Tower):
         from_last: bool = False
         """Whether to forecast the change from the last value."""
 
@@ -29,7 +30,7 @@ class SeriesTransformer(Forecaster):
         super().__init__()
         self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last
         self.dropout = nn.Dropout(settings.dropout)
-        self.blocks = settings.blocks(causal=True)
+        self.blocks = settings.built()
         self.norm = nn.LayerNorm(self.width)
         start_as_gpt2(self, settings.depth)
         self.input, self.head = dense(inputs, self.width), dense(self.width, horizon * outputs)

@@ -6,41 +6,14 @@ B rows · T positions · D width
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
 
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoded, Encoder
-from seqlab.nn.attention import SelfAttention
-from seqlab.nn.blocks import Block, FeedForward, start_as_gpt2
+from seqlab.nn.blocks import Tower, start_as_gpt2
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.positions import sinusoids
 from seqlab.recipe import PartSettings
-
-
-class TransformerSettings(PartSettings):
-    width: int = Field(default=128, gt=0)
-    depth: int = Field(default=2, gt=0, le=1000)
-    heads: int = Field(default=4, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        return self
-
-    def blocks(self, causal: bool) -> nn.ModuleList:
-        return nn.ModuleList(
-            Block(
-                SelfAttention(self.width, self.heads, causal=causal),
-                FeedForward(self.width, 4 * self.width),
-                self.width,
-                self.dropout,
-            )
-            for _ in range(self.depth)
-        )
 
 
 class TransformerEncoder(Encoder):
@@ -49,7 +22,7 @@ class TransformerEncoder(Encoder):
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, with norms before the parts.
     """
 
-    class Settings(TransformerSettings):
+    class Settings(PartSettings, Tower):
         both_ways: bool = True
         """Whether positions also look at what comes after them."""
 
@@ -58,7 +31,7 @@ class TransformerEncoder(Encoder):
         self.width = settings.width
         self.embedding = TokenEmbedding(vocab_size, self.width)
         self.dropout = nn.Dropout(settings.dropout)
-        self.blocks = settings.blocks(causal=not settings.both_ways)
+        self.blocks = settings.built(causal=not settings.both_ways)
         self.norm = nn.LayerNorm(self.width)
         start_as_gpt2(self, settings.depth)
         nn.init.normal_(self.embedding.weight, std=self.width**-0.5)

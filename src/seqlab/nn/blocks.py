@@ -6,12 +6,15 @@ B batch · T time · D width
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.nn.attention import Cache, SelfAttention
+from seqlab.recipe import Settings
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -49,6 +52,34 @@ class Block(nn.Module):
     def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
         x = x + self.dropout(self.attend(self.norm_attend(x), cache, mask))
         return x + self.dropout(self.feed(self.norm_feed(x)))  # type: ignore[no-any-return]
+
+
+class Tower(Settings):
+    """How many blocks stand one above the other, and of which size: the part of a recipe that all Transformers have."""
+
+    width: int = Field(default=128, gt=0)
+    depth: int = Field(default=2, gt=0, le=1000)
+    heads: int = Field(default=4, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Apart, because it costs the fused kernel on the CPU."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+    def built(self, causal: bool = True) -> nn.ModuleList:
+        return nn.ModuleList(
+            Block(
+                SelfAttention(self.width, self.heads, self.attention_dropout, causal),
+                FeedForward(self.width, 4 * self.width),
+                self.width,
+                self.dropout,
+            )
+            for _ in range(self.depth)
+        )
 
 
 def start_as_gpt2(model: nn.Module, depth: int) -> None:

@@ -37,8 +37,7 @@ class Last(Summary):
         self.directions = directions
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        rows = torch.arange(len(states), device=states.device)
-        ends = states[rows, mask.sum(1) - 1]
+        ends = last(states, mask)
         if self.directions == 1:
             return ends
         half = states.shape[-1] // 2
@@ -91,3 +90,10 @@ class ClassHead(nn.Module):
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         logits: Tensor = self.linear(self.dropout(self.summary(states, mask)))
         return logits
+
+
+def last(x: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, T, …) → (B, …): the last real step of each row."""
+    if mask is None:
+        return x[:, -1]
+    return x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]

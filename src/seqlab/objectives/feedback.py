@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.data.batches import Batch
 from seqlab.models.encoder import Encoder
 from seqlab.objectives.forcing import Forcing, forced
 from seqlab.objectives.tags import EachAlone, TagHead, Tags, TagScores, TagsSettings
@@ -46,23 +45,20 @@ class FedBackTags(Tags):
         self.begin = len(head.names)
         """What stands before the first tag."""
 
-    def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Where the right tags are known, all of them before each position."""
-        states, mask = self.body(batch)
-        if "tags" not in batch:
-            return self._one_by_one(states)[0], mask
-        before = self._before(batch["tags"])
-        forcing = self.settings.forcing
+    def scores(self, states: Tensor, tags: Tensor) -> Tensor:
+        before, forcing = self._before(tags), self.settings.forcing
         if self.training and forcing.own > 0:
             chosen = torch.rand(before.shape, device=before.device) < forcing.share(self.progress)
             chosen[:, 0] = False
             before = forced(before, chosen, forcing, lambda tags: self._score(states, tags))
-        return self._score(states, before), mask
+        return self._score(states, before)
 
-    def choose(self, scores: Tensor, mask: Tensor, batch: Batch) -> Tensor:
-        if "tags" not in batch:  # these scores have followed its own tags
-            return super().choose(scores, mask, batch)
-        return self._one_by_one(self.body(batch).states)[1].masked_fill(~mask, 0)
+    def choose(self, states: Tensor, mask: Tensor) -> Tensor:
+        """One after the other, each from the tag chosen before it."""
+        tags = [torch.full((len(states),), self.begin, device=states.device)]
+        for state in states.unbind(1):
+            tags.append(self._score(state, tags[-1]).argmax(-1))
+        return torch.stack(tags[1:], 1).masked_fill(~mask, 0)
 
     def _before(self, tags: Tensor) -> Tensor:
         """The tag before each position; one that is not known is as if nothing were there."""
@@ -72,13 +68,3 @@ class FedBackTags(Tags):
     def _score(self, states: Tensor, before: Tensor) -> Tensor:
         scores: Tensor = self.head.scores(torch.tanh(states + self.head.feedback(before)))
         return scores
-
-    def _one_by_one(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (B, T, N) and tags (B, T), each from the tag chosen before it."""
-        tag = torch.full((len(states),), self.begin, device=states.device)
-        scores, tags = [], []
-        for state in states.unbind(1):
-            scores.append(self._score(state, tag))
-            tag = scores[-1].argmax(-1)
-            tags.append(tag)
-        return torch.stack(scores, 1), torch.stack(tags, 1)

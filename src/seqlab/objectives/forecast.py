@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.data.batches import Batch
-from seqlab.models.forecasters import Forecaster, last
+from seqlab.models.forecasters import Forecaster
 from seqlab.models.language_model import State
+from seqlab.nn.summary import last
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
 

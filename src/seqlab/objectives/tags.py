@@ -90,7 +90,6 @@ class Tags(Objective):
             return self
 
     body: Encoder
-
     settings: TagsSettings
 
     def __init__(self, settings: TagsSettings, body: Encoder, head: TagScores) -> None:
@@ -99,11 +98,12 @@ class Tags(Objective):
         self.head = TagHead(head, sentence_model(settings, head))
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
-        (scores, mask), tags = self.scores(batch), batch["tags"]
+        (states, mask), tags = self.body(batch), batch["tags"]
+        scores = self.scores(states, tags)
         sentence, counted = self.head.sentence, self._counted(mask)
         if self.training:
             return Loss(sentence.losses(scores, tags, counted).sum(), counted.sum())
-        best = self.choose(scores, mask, batch)
+        best = self.choose(states, mask)
         parts = {"right": ((best == tags) & counted).sum(), "words": counted.sum()}
         if "spans" in batch:
             parts |= self._span_counts(best, batch, counted)
@@ -114,17 +114,17 @@ class Tags(Objective):
 
     def best(self, batch: Batch) -> list[list[str]]:
         """The tags of each sentence."""
-        scores, mask = self.scores(batch)
-        return self._named(self.choose(scores, mask, batch), mask)
-
-    def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of each tag for each word (B, T, N), and which words are real (B, T)."""
         states, mask = self.body(batch)
-        return self.head.scores(states), mask
+        return self._named(self.choose(states, mask), mask)
 
-    def choose(self, scores: Tensor, mask: Tensor, batch: Batch) -> Tensor:
+    def scores(self, states: Tensor, tags: Tensor) -> Tensor:
+        """Of each tag for each word, (B, T, N); some look at the right tags (B, T) before it."""
+        scores: Tensor = self.head.scores(states)
+        return scores
+
+    def choose(self, states: Tensor, mask: Tensor) -> Tensor:
         """The tags (B, T) that it would give."""
-        return self.head.sentence.best(scores, mask)
+        return self.head.sentence.best(self.head.scores(states), mask)
 
     def _counted(self, mask: Tensor) -> Tensor:
         """Which words (B, T) are from `first` to `last` of their sentences."""
