@@ -153,6 +153,12 @@ class DecodingSettings(Settings):
     top_p: float | None = Field(default=None, gt=0, le=1)
     prompt: str = ""
     """What the samples made during training begin with."""
+    beam: int | None = Field(default=None, gt=0)
+    """Hypotheses of a search for the most probable answer, where a task answers with texts; greedy without."""
+    length_penalty: float = 0.6
+    coverage_penalty: float = Field(default=0.0, ge=0)
+    best: int = Field(default=1, gt=0)
+    """How many answers a search gives."""
 
 
 class Recipe(Settings):

@@ -12,6 +12,7 @@ from typing import Any
 from seqlab.errors import RecipeError, nearest
 
 TASKS = {
+    "translation": "seqlab.tasks.translation:Translation",
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
     "tagging": "seqlab.tasks.tagging:Tagging",
     "classification": "seqlab.tasks.classification:Classification",
@@ -39,6 +40,7 @@ MODELS = {
     "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
+    "transformer": "seqlab.models.transformer:Transformer",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
     "transformer-encoder": "seqlab.models.transformer_encoder:TransformerEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",

@@ -162,7 +162,7 @@ class Run:
         stop = frozenset({self.tokenizer.end_id})
         limit = tokens or self.recipe.decoding.tokens
         asked = self._asked([prompt])
-        found = beam_search(self.decoder, asked.tokens[0], beam, limit, stop, asked.source)
+        (found,) = beam_search(self.decoder, asked.tokens, beam, limit, stop, asked.source)
         texts = []
         for one in found:
             text = self._text_after(prompt, asked.tokens[0])

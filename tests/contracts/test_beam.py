@@ -14,6 +14,12 @@ from seqlab.models.ngram import NGram
 PROMPTS = [some_tokens(1, length, seed=length)[0].tolist() for length in (1, 17, 33, 120)]
 
 
+def search(model, prompt, *settings, **more):
+    """For one prompt."""
+    (found,) = beam_search(model, [prompt], *settings, **more)
+    return found
+
+
 def greedily(model, prompt, tokens):
     """The most likely tokens, one after the other, and the log-probability of all."""
     new = [token for (token,) in generate(model, [prompt], tokens=tokens)]
@@ -99,7 +105,7 @@ def test_the_worked_example_of_beam_two():
     greedy, total = greedily(model, [0], 3)
     assert [words[token] for token in greedy] == ["beer", "I", "drink"]
     assert total == pytest.approx(-6.28, abs=1e-4)
-    best, *_ = beam_search(model, [0], Beam(2), tokens=3)
+    best, *_ = search(model, [0], Beam(2), tokens=3)
     assert [words[token] for token in best.tokens] == ["I", "drink", "beer"]
     assert best.log_probability == pytest.approx(-3.04, abs=1e-4)
 
@@ -110,7 +116,7 @@ def test_a_beam_as_wide_as_all_sequences_is_exact(seed, penalty):
     """n-best and scores equal brute force, whatever ends early and however length counts."""
     model, beam, stop = random_table(4, seed), Beam(4**4, penalty), frozenset({0})
     expected = brute_force(model, (2,), beam, 4, stop)
-    found = beam_search(model, [2], beam, 4, stop)
+    found = search(model, [2], beam, 4, stop)
     assert [one.tokens for one in found] == [text for _, text, _ in expected]
     assert [one.log_probability for one in found] == pytest.approx([value for *_, value in expected], abs=1e-4)
     assert [one.rank for one in found] == pytest.approx([rank for rank, *_ in expected], abs=1e-4)
@@ -139,7 +145,7 @@ def test_the_best_finished_hypothesis_is_never_lost(width, penalty):
                 else:
                     live.append((text, total))
         best = sorted(done, reverse=True)[:width]
-        found = beam_search(model, [2], beam, 6, stop)
+        found = search(model, [2], beam, 6, stop)
         assert [one.tokens for one in found] == [text for _, text in best], f"seed {seed}"
 
 
@@ -158,7 +164,7 @@ def test_bigrams_equal_viterbi():
         path = [int(best.argmax())]
         for step in reversed(back):
             path.append(int(step[path[-1]]))
-        found, *_ = beam_search(model, [3], Beam(6 * 6), 8)
+        found, *_ = search(model, [3], Beam(6 * 6), 8)
         assert found.log_probability == pytest.approx(best.max().item(), abs=1e-4), f"trial {trial}"
         assert list(found.tokens) == path[::-1]
 
@@ -168,7 +174,7 @@ def test_a_beam_of_one_without_stop_is_greedy(name):
     model = packed(shipped(name))
     for prompt in PROMPTS:
         greedy, total = greedily(model, prompt, 15)
-        (found,) = beam_search(model, prompt, Beam(1), 15)
+        (found,) = search(model, prompt, Beam(1), 15)
         assert list(found.tokens) == greedy
         assert found.log_probability == pytest.approx(total, abs=1e-4)
 
@@ -176,7 +182,7 @@ def test_a_beam_of_one_without_stop_is_greedy(name):
 @pytest.mark.parametrize("name", BUILDERS)
 def test_hypotheses_are_scored_as_their_text_is(name):
     model, prompt = packed(shipped(name)), PROMPTS[1]
-    for one in beam_search(model, prompt, Beam(4, 0.6), 10, frozenset({0})):
+    for one in search(model, prompt, Beam(4, 0.6), 10, frozenset({0})):
         text = torch.tensor([[*prompt, *one.tokens]])
         with torch.no_grad():
             scores = model.logits(model(text).states).log_softmax(-1)[0, len(prompt) - 1 : -1]
@@ -187,14 +193,14 @@ def test_hypotheses_are_scored_as_their_text_is(name):
 
 def test_ties_fall_to_the_earlier_hypothesis_and_the_smaller_token():
     even = Table(3, lambda text: torch.zeros(3).log_softmax(-1))
-    found = beam_search(even, [0], Beam(4), 3)
+    found = search(even, [0], Beam(4), 3)
     assert [one.tokens for one in found] == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 0)]
-    assert beam_search(even, [0], Beam(4), 3) == found
+    assert search(even, [0], Beam(4), 3) == found
 
 
 def test_a_beam_passes_the_context_of_a_gpt():
     model = packed(shipped("gpt"))
-    found = beam_search(model, PROMPTS[3], Beam(3), 40)
+    found = search(model, PROMPTS[3], Beam(3), 40)
     assert len(found) == 3
     assert all(len(one.tokens) == 40 for one in found)
     assert found[0].log_probability >= found[1].log_probability >= found[2].log_probability

@@ -259,7 +259,7 @@ def test_beam_search_with_a_source_gives_the_target(translator):
     right = 0
     for example in pairs(20):
         asked = translator.task.prompts([example["source"]])
-        best, *others = beam_search(translator.decoder, asked.tokens[0], Beam(4), 12, frozenset({0}), asked.source)
+        ((best, *others),) = beam_search(translator.decoder, asked.tokens, Beam(4), 12, frozenset({0}), asked.source)
         assert len(others) == 3
         right += translator.tokenizer.decode(best.tokens) == example["target"]
         assert translator.beam(example["source"], Beam(4))[0][0] == translator.tokenizer.decode(best.tokens)

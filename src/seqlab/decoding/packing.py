@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library
 from seqlab.nn.attention import SelfAttention
-from seqlab.nn.blocks import Block, FeedForward
+from seqlab.nn.blocks import ACTIVATIONS, Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.recording import unrecorded
@@ -80,7 +80,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         elif type(child) is nn.Dropout:
             setattr(parent, name, nn.Identity())
         else:
-            known = type(child) is Block and (type(child.attend), type(child.feed)) == (SelfAttention, FeedForward)
+            known = type(child) is Block and _as_in_gpt2(child)
             _pack(child, linear)
             if isinstance(child, Block) and known and linear is CompiledLinear:
                 setattr(parent, name, CompiledBlock(child))
@@ -101,16 +101,25 @@ class PackedTokenEmbedding(nn.Module):
         return self.output(states)  # type: ignore[no-any-return]
 
 
+def _as_in_gpt2(block: Block) -> bool:
+    """Whether the kernel that is a whole block computes it."""
+    parts = (type(block.attend), type(block.feed)) == (SelfAttention, FeedForward)
+    return parts and block.norm_before and not hasattr(block, "look") and block.feed.activation == "gelu"
+
+
 class PackedFeedForward(nn.Module):
-    """W₂ gelu(W₁ x), the gelu in the same pass"""
+    """W₂ g(W₁ x), a gelu in the same pass"""
 
     def __init__(self, feed: FeedForward, linear: Linear) -> None:
         super().__init__()
         self.expand = linear(feed.expand.weight, feed.expand.bias)
         self.contract = linear(feed.contract.weight, feed.contract.bias)
+        self.activation = None if feed.activation == "gelu" else ACTIVATIONS[feed.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.contract(self.expand(x, gelu=True))  # type: ignore[no-any-return]
+        if self.activation is None:
+            return self.contract(self.expand(x, gelu=True))  # type: ignore[no-any-return]
+        return self.contract(self.activation(self.expand(x)))  # type: ignore[no-any-return]
 
 
 def _steadily(step: Callable[..., CellState], inputs: Tensor, state: CellState) -> CellState:

@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from seqlab.models.caches import caches, keep, new_state
 from seqlab.models.language_model import LanguageModel, Output, State, no_source
-from seqlab.nn.attention import Cache, Places, room_for
 from seqlab.nn.blocks import Tower, start_as_gpt2
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
@@ -40,18 +40,13 @@ class GPT(LanguageModel):
         self.position = nn.Embedding(settings.context, width)
         self.dropout = nn.Dropout(settings.dropout)
         self.blocks = settings.built()
-        self.norm = nn.LayerNorm(width)
+        self.norm = settings.last_norm()
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
         start_as_gpt2(self, settings.depth)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
-        weight = self.embedding.weight
-        shape = (rows, self.heads, room_for(1), weight.shape[1] // self.heads)
-        names = [f"{part}.{layer}" for layer in range(len(self.blocks)) for part in ("keys", "values")]
-        caches = {name: weight.new_zeros(shape) for name in names}
-        lengths = torch.zeros(rows, dtype=torch.long, device=weight.device)
-        return State(caches, lengths)
+        return new_state(rows, len(self.blocks), self.heads, self.embedding.weight)
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
         time = torch.arange(tokens.shape[1], device=tokens.device)
@@ -63,9 +58,9 @@ class GPT(LanguageModel):
         after = state.consume()
         positions = after.lengths[:, None] + time
         x = self._embed(tokens, positions.clamp(max=self.position.num_embeddings - 1))  # what is beyond is padding
-        for layer, (block, cache) in enumerate(zip(self.blocks, self._caches(after, positions), strict=True)):
-            x = block(x, cache)
-            after.rows[f"keys.{layer}"], after.rows[f"values.{layer}"] = cache.keys, cache.values
+        for layer, cache in enumerate(caches(after, positions, len(self.blocks))):
+            x = self.blocks[layer](x, cache)
+            keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))
         return Output(self.norm(x), after)
 
@@ -77,23 +72,3 @@ class GPT(LanguageModel):
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) + self.position(positions))  # type: ignore[no-any-return]
-
-    def _caches(self, state: State, positions: Tensor) -> list[Cache]:
-        """A view of the state for each block, with room for the new positions."""
-        length = room_for(int(positions.max()) + 1)
-        for name, buffer in state.rows.items():
-            if buffer.shape[2] < length:  # grow by half at least, so that a long text is copied few times
-                state.rows[name] = _grown(buffer, max(length, room_for(buffer.shape[2] * 3 // 2)))
-        places = Places(positions, length)
-        return [
-            Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places)
-            for layer in range(len(self.blocks))
-        ]
-
-
-def _grown(buffer: Tensor, capacity: int) -> Tensor:
-    """A cache with more room, which is zero: F.pad would write the old part twice."""
-    rows, heads, length, width = buffer.shape
-    grown = buffer.new_empty(rows, heads, capacity, width)
-    grown[:, :, :length], grown[:, :, length:] = buffer, 0
-    return grown

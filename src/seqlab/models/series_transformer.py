@@ -5,6 +5,7 @@ B rows · T steps · C variables · D width
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from seqlab.models.forecasters import Forecaster, changed, dense
@@ -31,13 +32,13 @@ class SeriesTransformer(Forecaster):
         self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last
         self.dropout = nn.Dropout(settings.dropout)
         self.blocks = settings.built()
-        self.norm = nn.LayerNorm(self.width)
+        self.norm = settings.last_norm()
         start_as_gpt2(self, settings.depth)
         self.input, self.head = dense(inputs, self.width), dense(self.width, horizon * outputs)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         a = self.input(inputs)
-        a = self.dropout(a + sinusoids(a.shape[1], self.width, a))
+        a = self.dropout(a + sinusoids(torch.arange(a.shape[1], device=a.device), a))
         for block in self.blocks:
             a = block(a)
         states = self.norm(a if every else last(a, mask)[:, None])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoded, Encoder
@@ -32,14 +33,14 @@ class TransformerEncoder(Encoder):
         self.embedding = TokenEmbedding(vocab_size, self.width)
         self.dropout = nn.Dropout(settings.dropout)
         self.blocks = settings.built(causal=not settings.both_ways)
-        self.norm = nn.LayerNorm(self.width)
+        self.norm = settings.last_norm()
         start_as_gpt2(self, settings.depth)
         nn.init.normal_(self.embedding.weight, std=self.width**-0.5)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
         tokens, mask = batch["tokens"], batch["mask"]
         x = self.embedding(tokens) * self.width**0.5
-        x = self.dropout(x + sinusoids(tokens.shape[1], self.width, x))
+        x = self.dropout(x + sinusoids(torch.arange(tokens.shape[1], device=x.device), x))
         for block in self.blocks:
             x = block(x, mask=mask)
         return Encoded(self.norm(x), mask)

@@ -1,6 +1,7 @@
-"""Self-attention over heads, with or without a cache of keys and values.
+"""Attention over heads: to the sequence itself, with or without a cache of keys and values, and to a source.
 
 B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · K head width = D / H
+S sources · N source positions
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from seqlab.nn.recording import note, recording
 
 BLOCK = 16
 """Lengths in the cache are rounded up to this: on the CPU the bits of a row then do not depend on other rows."""
@@ -80,6 +83,64 @@ class SelfAttention(nn.Module):
             hidden = cache.places.hidden.to(q.dtype)
             attended = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, hidden, dropout_p=dropout)
         return self.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+@dataclass
+class Source:
+    """Keys and values of sources for one layer, (S, H, N, K) each, and what is real of them, (S, N).
+
+    Row b looks at source `owner[b]`; without owners, each row at its own. Sources are never copied where the rows of
+    one stand together, equally many of each: they are then so many more positions that look at the same keys.
+    """
+
+    keys: Tensor
+    values: Tensor
+    real: Tensor
+    owner: Tensor | None = None
+
+    def attended(self, q: Tensor, dropout: float = 0.0) -> Tensor:
+        """What queries (B, T, H, K) find: the same shape."""
+        shape, (k, v, real) = q.shape, (self.keys, self.values, self.real)
+        if self.owner is not None:
+            if self._together(len(q)):
+                q = q.reshape(len(k), -1, *shape[2:])
+            else:
+                k, v, real = (one.index_select(0, self.owner) for one in (k, v, real))
+        q = q.transpose(1, 2)
+        if recording():
+            scores = (q @ k.mT / shape[-1] ** 0.5).masked_fill(~real[:, None, None], -torch.inf)
+            note(attention=scores.softmax(-1).transpose(1, 2).reshape(*shape[:3], -1))
+        found = F.scaled_dot_product_attention(q, k, v, real[:, None, None], dropout_p=dropout)
+        return found.transpose(1, 2).reshape(shape)
+
+    def _together(self, rows: int) -> bool:
+        assert self.owner is not None
+        each, rest = divmod(rows, len(self.keys))
+        sources = torch.arange(len(self.keys), device=self.owner.device)
+        return not rest and torch.equal(self.owner, sources.repeat_interleave(each))
+
+
+class CrossAttention(nn.Module):
+    """q = W x of the target, k, v = W y of the source; softmax(q kᵀ / √K) v for each head; then an output map.
+
+    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+
+    def read(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The states of sources (S, N, D) → their keys and values, (S, H, N, K) each."""
+        k, v = self.key_value(states).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        return k, v
+
+    def forward(self, x: Tensor, source: Source) -> Tensor:
+        q = self.query(x).unflatten(-1, (self.heads, -1))
+        return self.output(source.attended(q, self.dropout if self.training else 0.0).flatten(2))  # type: ignore[no-any-return]
 
 
 def room_for(length: int) -> int:

@@ -6,14 +6,15 @@ B batch · T time · D width
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Callable
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.nn.attention import Cache, SelfAttention
+from seqlab.nn.attention import Cache, CrossAttention, SelfAttention, Source
 from seqlab.recipe import Settings
 
 
@@ -28,30 +29,57 @@ def gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-class FeedForward(nn.Module):
-    """W₂ gelu(W₁ x), with the tanh form of gelu as in GPT."""
+Activation = Literal["gelu", "relu", "swish"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": torch.relu, "swish": F.silu}
 
-    def __init__(self, width: int, hidden: int) -> None:
+
+class FeedForward(nn.Module):
+    """W₂ g(W₁ x), with the tanh form of gelu as in GPT, relu as in 2017, or swish."""
+
+    def __init__(self, width: int, hidden: int, activation: Activation = "gelu") -> None:
         super().__init__()
         self.expand = nn.Linear(width, hidden)
         self.contract = nn.Linear(hidden, width)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.contract(gelu(self.expand(x)))  # type: ignore[no-any-return]
+        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))  # type: ignore[no-any-return]
 
 
 class Block(nn.Module):
-    """x + attend(norm(x)), then x + feed(norm(x)): norms before the parts, as in GPT-2."""
+    """x + attend(norm(x)), then x + look(norm(x)) at a source if there is one, then x + feed(norm(x)).
 
-    def __init__(self, attend: SelfAttention, feed: FeedForward, width: int, dropout: float) -> None:
+    Norms stand before the parts, as in GPT-2, or after the sums, norm(x + attend(x)), as in 2017.
+    """
+
+    def __init__(
+        self,
+        attend: SelfAttention,
+        feed: FeedForward,
+        width: int,
+        dropout: float,
+        look: CrossAttention | None = None,
+        norm: Literal["before", "after"] = "before",
+    ) -> None:
         super().__init__()
         self.norm_attend, self.attend = nn.LayerNorm(width), attend
+        if look is not None:
+            self.norm_look, self.look = nn.LayerNorm(width), look
         self.norm_feed, self.feed = nn.LayerNorm(width), feed
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.norm_before = nn.Dropout(dropout), norm == "before"
 
-    def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
-        x = x + self.dropout(self.attend(self.norm_attend(x), cache, mask))
-        return x + self.dropout(self.feed(self.norm_feed(x)))  # type: ignore[no-any-return]
+    def forward(
+        self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None
+    ) -> Tensor:
+        x = self._add(x, self.norm_attend, lambda y: self.attend(y, cache, mask))
+        if source is not None:
+            x = self._add(x, self.norm_look, lambda y: self.look(y, source))
+        return self._add(x, self.norm_feed, self.feed)
+
+    def _add(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_before:
+            return x + self.dropout(part(norm(x)))  # type: ignore[no-any-return]
+        return norm(x + self.dropout(part(x)))  # type: ignore[no-any-return]
 
 
 class Tower(Settings):
@@ -63,6 +91,11 @@ class Tower(Settings):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Apart, because it costs the fused kernel on the CPU."""
+    hidden: int | None = Field(default=None, gt=0)
+    """The width inside of the feed-forward parts; 4 · width by default."""
+    activation: Activation = "gelu"
+    norm: Literal["before", "after"] = "before"
+    """Of each part: x + part(norm(x)), or norm(x + part(x)) as in 2017, which needs a warmup."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -70,16 +103,24 @@ class Tower(Settings):
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
 
-    def built(self, causal: bool = True) -> nn.ModuleList:
+    def built(self, causal: bool = True, looks: bool = False, depth: int | None = None) -> nn.ModuleList:
+        """The blocks; `looks` at a source, and of another depth than this one."""
+        width, heads, dropout = self.width, self.heads, self.attention_dropout
         return nn.ModuleList(
             Block(
-                SelfAttention(self.width, self.heads, self.attention_dropout, causal),
-                FeedForward(self.width, 4 * self.width),
-                self.width,
+                SelfAttention(width, heads, dropout, causal),
+                FeedForward(width, self.hidden or 4 * width, self.activation),
+                width,
                 self.dropout,
+                CrossAttention(width, heads, dropout) if looks else None,
+                self.norm,
             )
-            for _ in range(self.depth)
+            for _ in range(self.depth if depth is None else depth)
         )
+
+    def last_norm(self) -> nn.Module:
+        """What follows the last block: a norm, unless the block ends with one."""
+        return nn.LayerNorm(self.width) if self.norm == "before" else nn.Identity()
 
 
 def start_as_gpt2(model: nn.Module, depth: int) -> None:
@@ -88,5 +129,5 @@ def start_as_gpt2(model: nn.Module, depth: int) -> None:
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.dim() > 1:
-            ends_branch = name.endswith(("attend.output.weight", "feed.contract.weight"))
+            ends_branch = name.endswith(("attend.output.weight", "look.output.weight", "feed.contract.weight"))
             nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)

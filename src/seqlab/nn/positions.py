@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 
-def sinusoids(length: int, width: int, like: Tensor) -> Tensor:
-    """P[t, 2i] = sin(t / 10000^(2i / D)), P[t, 2i + 1] = cos(t / 10000^(2i / D)): (T, D) for any length.
+def sinusoids(positions: Tensor, like: Tensor) -> Tensor:
+    """P[t, 2i] = sin(t / 10000^(2i / D)), P[t, 2i + 1] = cos(t / 10000^(2i / D)): positions (...) → (..., D).
 
-    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
+    Of the width and the precision of a tensor. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
-    time = torch.arange(length, dtype=torch.float32, device=like.device)[:, None]
+    width = like.shape[-1]
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float32, device=like.device) * (-math.log(10_000) / width))
-    waves = torch.stack([torch.sin(time * rates), torch.cos(time * rates)], -1).flatten(1)
-    return waves[:, :width].to(like.dtype)
+    angles = positions[..., None].to(torch.float32) * rates
+    waves = torch.stack([torch.sin(angles), torch.cos(angles)], -1).flatten(-2)
+    return waves[..., :width].to(like.dtype)

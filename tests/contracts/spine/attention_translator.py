@@ -43,8 +43,8 @@ class AttentionTranslator(LanguageModel):
         (h, c), owner = self.decoder.start(rows, x)[0], torch.arange(rows, device=x.device) * len(x) // rows
         return State({"h": h, "c": c}, torch.zeros_like(owner), shared=shared, owner=owner)
 
-    def forward(self, tokens, state=None, mask=None):
-        state = (state or self.start(rows=len(tokens))).consume()
+    def forward(self, tokens, state=None, mask=None, source=None):
+        state = (state or self.start(source, rows=len(tokens))).consume()
         keys, real = (state.shared[name].index_select(0, state.owner) for name in ("keys", "mask"))
         h, [after] = self.decoder(self.embedding(tokens), [(state.rows["h"], state.rows["c"])], mask)
         scores = (h @ keys.mT).masked_fill(~real[:, None], -torch.inf)  # (B, T, N)

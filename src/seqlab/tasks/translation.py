@@ -1,0 +1,292 @@
+"""Translation and all that is like it: a text is written, given other texts, labels or numbers.
+
+A source is what a text depends on, one condition after the other: the words of a text and `<end>`, one token for a
+label (the language that is asked for, a topic, an author), one place for each number of a vector. So a translator for
+many languages is one whose first condition is a label, and a report is a translation of measurements.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.order import Indices
+from seqlab.data.randomness import Key
+from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.records import Record
+from seqlab.data.store import Column, Encoder, TokenStore
+from seqlab.decoding.beam import Beam, Hypothesis, beam_search
+from seqlab.errors import DataError, RecipeError
+from seqlab.models.language_model import LanguageModel
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
+from seqlab.tasks.task import Prompts, Task, Totals
+from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.fitted import fitted
+
+Condition = Literal["text", "label", "numbers"]
+TARGET = "target"
+
+
+class Pairs(Examples):
+    """Conditions and targets, each target closed by `<end>`."""
+
+    def __init__(
+        self, task: Translation, conditions: Mapping[str, Column], target: Column | None, training: bool = False
+    ) -> None:
+        self.task, self.conditions, self.target = task, conditions, target
+        read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
+        written = read if target is None else np.diff(target.offsets)
+        # those of like length together, first by what is written and then by what is read
+        super().__init__((written * (1 + int(np.max(read, initial=0))) + read).tolist(), training)
+
+    def batch(self, indices: Indices, key: Key) -> Batch:
+        rows = indices.tolist()
+        source = self.task.source([[self._read(role, row, key) for role in self.conditions] for row in rows])
+        batch = Batch({f"source.{name}": tensor for name, tensor in source.items()})
+        if self.target is None:
+            return batch
+        target, end = self.target, self.task.tokenizer.end_id
+        texts = [self._recut(target[row], row, key) for row in rows]
+        tokens, mask = padded([[end, *text[:-1]] for text in texts])
+        targets, _ = padded(texts)
+        return Batch(batch, tokens=tokens, targets=targets, mask=mask)
+
+    def _read(self, role: str, row: int, key: Key) -> NDArray[Any] | list[int]:
+        ids = self.conditions[role][row]
+        return self._recut(ids, row, key) if self.task.settings.conditions[role] == "text" else ids
+
+    def _recut(self, ids: NDArray[Any], row: int, key: Key) -> list[int]:
+        """Subword regularisation: in training, the same text cut by chance."""
+        if not self.training or self.task.sample is None:
+            return cast(list[int], ids.tolist())
+        cut: list[int] = cast(Any, self.task.tokenizer).resample(ids[:-1].tolist(), key.generator(row), self.task.sample)
+        return [*cut, self.task.tokenizer.end_id]
+
+
+class Translation(Task):
+    """−log p(target | conditions); what is written is judged by the figures that `metrics` names."""
+
+    class Settings(PartSettings):
+        conditions: dict[str, Condition] = {"source": "text"}
+        """What the target depends on, by the role of its column, in the order in which it is read."""
+        longest: int | None = Field(default=None, gt=0)
+        """Tokens of a text; a training pair with a longer one is left out."""
+        metrics: list[str] = ["bleu", "chrf", "exact"]
+        """Figures of `seqlab evaluate`."""
+
+        @model_validator(mode="after")
+        def _some(self) -> Translation.Settings:
+            if not self.conditions or TARGET in self.conditions:
+                raise ValueError("'conditions' names what the target depends on, such as {source: text}")
+            return self
+
+    tokenizer: Tokenizer
+
+    def __init__(
+        self,
+        settings: Settings,
+        tokenizer: Tokenizer,
+        decoding: DecodingSettings,
+        memory: Mapping[str, Any],
+        sample: float | None = None,
+    ) -> None:
+        self.settings, self.tokenizer, self.decoding, self.sample = settings, tokenizer, decoding, sample
+        self.labels: dict[str, list[str]] = memory["labels"]
+        self.numbers: dict[str, dict[str, list[float]]] = memory["numbers"]
+
+    @classmethod
+    def prepare(cls, recipe: Recipe) -> Translation:
+        settings = cast(Translation.Settings, recipe.task)
+        texts = [role for role, kind in settings.conditions.items() if kind == "text"]
+        tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET])
+        task = cls.restore(recipe, tokenizer, {"labels": {}, "numbers": {}})
+        for role, kind in settings.conditions.items():
+            if kind == "label":
+                found = {one.fields[role].strip() for one in task._records(recipe.data, "train")}
+                task.labels[role] = sorted(found)
+            elif kind == "numbers":
+                table = np.array([_numbers(one, role) for one in task._records(recipe.data, "train")])
+                spread = table.std(0)
+                task.numbers[role] = {"mean": table.mean(0).tolist(), "spread": np.where(spread, spread, 1.0).tolist()}
+        return task
+
+    @classmethod
+    def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Translation:
+        sample = getattr(recipe.tokenizer, "sample", None)
+        return cls(cast(Translation.Settings, recipe.task), tokenizer, recipe.decoding, memory, sample)
+
+    def memory(self) -> dict[str, Any]:
+        return {"labels": self.labels, "numbers": self.numbers}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        labels = sum(map(len, self.labels.values()))
+        return {
+            "vocab_size": self.tokenizer.vocab_size,
+            "conditions": labels + sum(len(one["mean"]) for one in self.numbers.values()),
+        }
+
+    def check(self, body: nn.Module) -> None:
+        if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
+            what = "this model reads no source: it cannot translate"
+            raise RecipeError(what, where="model.kind", hint="use transformer")
+
+    # ------------------------------------------------------------------ examples
+
+    def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Pairs:
+        columns = self._columns(data, which, [*self.settings.conditions, TARGET])
+        return Pairs(self, columns, columns.pop(TARGET), training)
+
+    def asked(self, data: DataSettings) -> Pairs:
+        lines = data.format == "txt" and len(self.settings.conditions) == 1  # a line each, as they are typed
+        roles = ["text"] if lines else list(self.settings.conditions)
+        columns = self._columns(data, "valid", roles, dict(zip(roles, self.settings.conditions, strict=True)))
+        return Pairs(self, {role: columns[own] for own, role in zip(roles, self.settings.conditions, strict=True)}, None)
+
+    def _columns(
+        self, data: DataSettings, which: Literal["train", "valid"], roles: list[str], called: Mapping[str, str] = {}
+    ) -> dict[str, Column]:
+        """The ids of each role, from the store. (Numbers are kept as the bits of floats.)"""
+        found = {}
+        for role in roles:
+            own = called.get(role, role)
+            kind = self.settings.conditions.get(own, "text")
+            encode, vocab, end = self._encoder(own, kind)
+            facts = [fingerprint(data, which), self.tokenizer.fingerprint, roles, role, kind, self.memory()]
+            key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+            found[role] = TokenStore.open(
+                lambda: self._records(data, which, roles),
+                {role: encode},
+                key,
+                vocab_size=vocab,
+                end=end,
+                about=described(data, which),
+                size=size(data, which),
+            )[role]
+        return found
+
+    def _encoder(self, role: str, kind: Condition) -> tuple[Encoder, int, int | None]:
+        """From texts to ids, how many different ids there are, and what closes each."""
+        if kind == "label":
+            return lambda texts: [[self._label(role, text)] for text in texts], 2**16, None
+        if kind == "numbers":
+            return lambda texts: [self._bits(role, text) for text in texts], 2**32, None
+        return self.tokenizer.encode_batch, self.tokenizer.vocab_size, self.tokenizer.end_id
+
+    def _records(
+        self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] | None = None
+    ) -> Iterator[Record]:
+        return read(data, which, roles or [*self.settings.conditions, TARGET], symbols=self.tokenizer.unit == "symbol")
+
+    def _label(self, role: str, label: str) -> int:
+        known = self.labels[role]
+        if label.strip() not in known:
+            listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+            raise DataError(f"the {role} '{label.strip()}' is not in the training data", hint=f"there are {listed}")
+        return known.index(label.strip())
+
+    def _bits(self, role: str, text: str) -> NDArray[np.uint32]:
+        own = self.numbers[role]
+        values = _parsed(text, role)
+        if len(values) != len(own["mean"]):
+            raise DataError(f"{len(values)} numbers of '{role}' where there are {len(own['mean'])} elsewhere")
+        scaled = (np.array(values) - own["mean"]) / own["spread"]
+        return scaled.astype(np.float32).view(np.uint32)
+
+    def source(self, rows: Sequence[Sequence[NDArray[Any] | list[int]]]) -> Batch:
+        """Sources as tensors, from the ids of each condition of each row."""
+        texts: list[list[int]] = []
+        values: list[list[float]] = []
+        for row in rows:
+            ids: list[int] = []
+            sizes: list[float] = []
+            first = self.tokenizer.vocab_size
+            for (role, kind), own in zip(self.settings.conditions.items(), row, strict=True):
+                if kind == "text":
+                    ids += own if isinstance(own, list) else own.tolist()
+                elif kind == "label":
+                    ids.append(first + int(own[0]))
+                    first += len(self.labels[role])
+                else:
+                    numbers = np.asarray(own, np.uint32).view(np.float32)
+                    sizes += [0.0] * (len(ids) - len(sizes)) + numbers.tolist()
+                    ids += range(first, first + len(numbers))
+                    first += len(numbers)
+            texts.append(ids)
+            values.append(sizes)
+        tokens, mask = padded(texts)
+        batch = Batch(tokens=tokens, mask=mask)
+        if self.numbers:
+            batch["values"] = torch.zeros(tokens.shape)
+            for row_values, known in zip(batch["values"], values, strict=True):
+                row_values[: len(known)] = torch.tensor(known)
+        return batch
+
+    # ------------------------------------------------------------------ figures and answers
+
+    def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
+        loss = totals["sum"] / totals["count"]
+        return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
+
+    def prompts(self, texts: Sequence[str]) -> Prompts:
+        if list(self.settings.conditions.values()) != ["text"]:
+            roles = ", ".join(self.settings.conditions)
+            raise RecipeError(f"a source has {roles} here", hint="use predict with a file that has these columns")
+        end = self.tokenizer.end_id
+        source = self.source([[[*ids, end]] for ids in self.tokenizer.encode_batch(list(texts))])
+        return Prompts([[end] for _ in texts], source)
+
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        source = batch.part("source")
+        assert source is not None
+        found = self.searched(cast(LanguageModel, objective.body), source)
+        texts = [self._readable(ids, real) for ids, real in zip(source["tokens"], source["mask"], strict=True)]
+        return [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
+
+    def searched(self, model: LanguageModel, source: Mapping[str, Tensor]) -> list[list[Hypothesis]]:
+        own, end = self.decoding, self.tokenizer.end_id
+        width = own.beam or 1
+        penalty = own.length_penalty if own.beam else 0.0
+        beam = Beam(width, penalty, own.coverage_penalty, best=min(own.best, width))
+        limits = [2 * length + 50 for length in source["mask"].sum(1).tolist()]
+        return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source)
+
+    def _answer(self, found: Sequence[Hypothesis]) -> dict[str, Any]:
+        each = [
+            {"answer": self._written(one), "log_probability": one.log_probability, "rank": one.rank} for one in found
+        ]
+        return {**each[0], **({"n_best": each} if self.decoding.best > 1 else {})}
+
+    def _written(self, hypothesis: Hypothesis) -> str:
+        return self.tokenizer.decode([token for token in hypothesis.tokens if token != self.tokenizer.end_id])
+
+    def _readable(self, ids: Tensor, real: Tensor) -> str:
+        """The words of a source."""
+        words = [token for token in ids[real].tolist() if token < self.tokenizer.vocab_size]
+        return " ".join(self.tokenizer.decode(words).split())
+
+    def signature(self, split: Split) -> dict[str, Any]:
+        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
+        return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
+
+
+def _numbers(record: Record, role: str) -> list[float]:
+    with record.blamed():
+        return _parsed(record.fields[role], role)
+
+
+def _parsed(text: str, role: str) -> list[float]:
+    try:
+        return [float(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise DataError(f"'{text[:40]}' is no row of numbers for '{role}'", hint="write them with blanks") from None
