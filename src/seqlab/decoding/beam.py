@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqlab.decoding.generate import Reading, advance, read
+from seqlab.decoding.generate import advance, read
 from seqlab.errors import SeqlabError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.recording import Tape, record
@@ -97,7 +97,7 @@ class _Search:
         return [] if self._settled(beam, length + 1) else grown
 
     def _settled(self, beam: Beam, length: int) -> bool:
-        """Log-probabilities only fall, so no live hypothesis can end better than its score now at the kindest length."""
+        """Log-probabilities only fall: no live hypothesis can end better than its score now at the kindest length."""
         best = beam.best or beam.width
         if not self.live or len(self.finished) < best:
             return not self.live

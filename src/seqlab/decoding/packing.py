@@ -77,7 +77,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
             setattr(parent, name, PackedTokenEmbedding(child, linear))
         elif type(child) is FeedForward:
             setattr(parent, name, PackedFeedForward(child, linear))
-        elif type(child) is nn.Dropout:
+        elif isinstance(child, nn.Dropout):
             setattr(parent, name, nn.Identity())
         else:
             known = type(child) is Block and _as_in_gpt2(child)

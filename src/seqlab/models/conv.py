@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
 from seqlab.nn.convolution import CausalConvolution, last_positions
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
@@ -55,7 +56,7 @@ class ConvolutionalLanguageModel(LanguageModel):
         self.vocab_size = vocab_size
         width = settings.width
         self.embedding = TokenEmbedding(vocab_size, width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
             GatedConvolution(width, settings.taps, settings.growth**layer) for layer in range(settings.depth)
         )
@@ -91,8 +92,8 @@ class ConvolutionalLanguageModel(LanguageModel):
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        return self.output.losses(states, targets, self.embedding)
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)
 
 
 class GatedConvolution(nn.Module):

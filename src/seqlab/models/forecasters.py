@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.nn.cells import Cell
-from seqlab.nn.dropout import Mask, dropout
+from seqlab.nn.dropout import Dropout, Mask, dropout
 from seqlab.nn.recurrent import Recurrent, Stack
 from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
@@ -47,7 +47,7 @@ class SeriesDense(Forecaster):
         widths = [window * inputs, *settings.hidden]
         self.hidden = nn.ModuleList(dense(below, width) for below, width in pairwise(widths))
         self.output = dense(widths[-1], horizon * outputs)
-        self.activation, self.dropout = getattr(torch, settings.activation), nn.Dropout(settings.dropout)
+        self.activation, self.dropout = getattr(torch, settings.activation), Dropout(settings.dropout)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         x = latest(inputs, mask, self.window).flatten(1)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqlab.models.caches import caches, keep, new_state
 from seqlab.models.language_model import LanguageModel, Output, State, no_source
 from seqlab.nn.blocks import Tower, start_as_gpt2
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
@@ -38,7 +39,7 @@ class GPT(LanguageModel):
         width, self.heads = settings.width, settings.heads
         self.embedding = TokenEmbedding(vocab_size, width)
         self.position = nn.Embedding(settings.context, width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks = settings.built()
         self.norm = settings.last_norm()
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
@@ -67,8 +68,8 @@ class GPT(LanguageModel):
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        return self.output.losses(states, targets, self.embedding)
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) + self.position(positions))  # type: ignore[no-any-return]

@@ -52,9 +52,12 @@ class LanguageModel(nn.Module, ABC):
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) → (..., V): apart from `forward`, so that only the positions asked for pay for it."""
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        """−log p(target) at each position: (N, D), (N,) → (N,). For models with a cheaper way than all logits."""
-        return F.cross_entropy(self.logits(states), targets, reduction="none")
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """−log p(target) at each position: (N, D), (N,) → (N,). For models with a cheaper way than all logits.
+
+        With `smoothing` ε it is (1 − ε) (−log p(target)) + ε times the mean of −log p over all tokens.
+        """
+        return F.cross_entropy(self.logits(states), targets, reduction="none", label_smoothing=smoothing)
 
     @final
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

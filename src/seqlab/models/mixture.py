@@ -57,7 +57,8 @@ class Mixture(LanguageModel):
         parts = zip(self.parts, self._own(states), strict=True)
         return self._mixed([_log_probabilities(part.logits(own)) for part, own in parts])
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        assert not smoothing  # nothing here learns by gradients
         return -self._mixed([-losses for losses in self.losses_apart(states, targets)])
 
     def losses_apart(self, states: Tensor, targets: Tensor) -> list[Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
 from seqlab.nn.convolution import last_positions
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
@@ -42,7 +43,7 @@ class MLP(LanguageModel):
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size, self.window = vocab_size, settings.window
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.activation = getattr(torch, settings.activation)
         one_hot = settings.input == "one-hot"
         self.embedding = None if one_hot else TokenEmbedding(vocab_size, settings.width)
@@ -74,8 +75,8 @@ class MLP(LanguageModel):
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        return self.output.losses(states, targets, self.embedding)
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, windows: Tensor) -> Tensor:
         """(B, T, N) → (B, T, N · D); nothing is a vector of zeros. One-hot inputs stay ids."""

@@ -205,7 +205,8 @@ class NGram(LanguageModel):
         state.lengths = state.lengths + lengths
         return Output(states, state)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        assert not smoothing  # nothing here learns by gradients
         score: Tensor = self.table("log_probability", 1)[targets]
         for order in range(2, self.order + 1):
             context = states[..., order - 2]

@@ -64,8 +64,8 @@ class RecurrentLanguageModel(LanguageModel):
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        return self.output.losses(states, targets, self.embedding)
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _named(self, layers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
         return {

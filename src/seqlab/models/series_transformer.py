@@ -6,10 +6,11 @@ B rows · T steps · C variables · D width
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.models.forecasters import Forecaster, changed, dense
 from seqlab.nn.blocks import Tower, start_as_gpt2
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.positions import sinusoids
 from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
@@ -30,7 +31,7 @@ class SeriesTransformer(Forecaster):
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
         self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks = settings.built()
         self.norm = settings.last_norm()
         start_as_gpt2(self, settings.depth)

@@ -16,6 +16,7 @@ from seqlab.models.caches import caches, keep, new_state
 from seqlab.models.language_model import LanguageModel, Output, State, or_empty, owners
 from seqlab.nn.attention import Source, room_for
 from seqlab.nn.blocks import Tower
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.positions import sinusoids
@@ -36,7 +37,7 @@ class Transformer(LanguageModel):
         """Blocks of the encoder; as many as the decoder has by default."""
         shared: bool = True
         """One matrix for the words of the source and of the target."""
-        output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
+        output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Transformer(LanguageModel):
         self.embedding = TokenEmbedding(vocab_size, self.width)
         self.source_embedding = None if settings.shared else TokenEmbedding(vocab_size, self.width)
         self.conditions = Conditions(vocab_size, conditions, self.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.encoder = settings.built(causal=False, depth=settings.encoder_depth)
         self.encoder_norm = settings.last_norm()
         self.decoder = settings.built(looks=True)
@@ -104,8 +105,8 @@ class Transformer(LanguageModel):
     def logits(self, states: Tensor) -> Tensor:
         return self.output.logits(states, self.embedding)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        return self.output.losses(states, targets, self.embedding)
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.width**0.5

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.blocks import Tower, start_as_gpt2
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.positions import sinusoids
 from seqlab.recipe import PartSettings
@@ -31,7 +32,7 @@ class TransformerEncoder(Encoder):
         super().__init__()
         self.width = settings.width
         self.embedding = TokenEmbedding(vocab_size, self.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks = settings.built(causal=not settings.both_ways)
         self.norm = settings.last_norm()
         start_as_gpt2(self, settings.depth)

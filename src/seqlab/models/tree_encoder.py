@@ -10,9 +10,10 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.models.encoder import Encoded, Encoder
+from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.trees import Activation, RecursiveCell, TreeCell, TreeLSTMCell, upwards
 from seqlab.recipe import PartSettings
@@ -36,7 +37,7 @@ class TreeEncoder(Encoder):
     def __init__(self, settings: Settings, leaf_vocab_size: int) -> None:
         super().__init__()
         self.width, embedded = settings.width, settings.embedding or settings.width
-        self.embedding, self.dropout = TokenEmbedding(leaf_vocab_size, embedded), nn.Dropout(settings.dropout)
+        self.embedding, self.dropout = TokenEmbedding(leaf_vocab_size, embedded), Dropout(settings.dropout)
         self.cell: TreeCell = (
             TreeLSTMCell(embedded, self.width)
             if settings.cell == "tree-lstm"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.nn.attention import Cache, CrossAttention, SelfAttention, Source
+from seqlab.nn.dropout import Dropout
 from seqlab.recipe import Settings
 
 
@@ -66,7 +67,7 @@ class Block(nn.Module):
         if look is not None:
             self.norm_look, self.look = nn.LayerNorm(width), look
         self.norm_feed, self.feed = nn.LayerNorm(width), feed
-        self.dropout, self.norm_before = nn.Dropout(dropout), norm == "before"
+        self.dropout, self.norm_before = Dropout(dropout), norm == "before"
 
     def forward(
         self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None

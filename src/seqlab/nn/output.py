@@ -18,7 +18,11 @@ from torch.nn import functional as F
 from seqlab import registry
 from seqlab.errors import RecipeError
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.likelihood import softmax_losses
 from seqlab.recipe import Kind, PartSettings
+
+LARGE = 1 << 20
+"""Logits from which on the library's way is slower than a few rows at a time."""
 
 OutputSettings = Annotated[SerializeAsAny[PartSettings], Kind("output")]
 
@@ -38,9 +42,10 @@ class OutputLayer(nn.Module, ABC):
     def logits(self, states: Tensor, embedding: nn.Module | None) -> Tensor:
         """(..., D) → (..., V)"""
 
-    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
-        """−log p(target): (N, D), (N,) → (N,)"""
-        return F.cross_entropy(self.logits(states, embedding), targets, reduction="none")
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
+        """−log p(target), smoothed as `LanguageModel.losses` says: (N, D), (N,) → (N,)"""
+        logits = self.logits(states, embedding)
+        return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
 
 
 class Softmax(OutputLayer):
@@ -70,6 +75,17 @@ class Softmax(OutputLayer):
             scores = embedding.logits(states)  # type: ignore[operator]
         return scores if self.bias is None else scores + self.bias
 
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
+        weight = self._weight(embedding)
+        if not self.training or states.dim() != 2 or len(states) * len(weight) < LARGE:
+            return super().losses(states, targets, embedding, smoothing)
+        return softmax_losses(states, weight, self.bias, targets, smoothing)
+
+    def _weight(self, embedding: nn.Module | None) -> Tensor:
+        weight = embedding.weight if self.matrix is None else self.matrix.weight  # type: ignore[union-attr]
+        assert isinstance(weight, Tensor)
+        return weight
+
 
 class SampledSoftmax(Softmax):
     """In training, Z = Σ_k exp(o_k) is estimated: exp(o_target) + 1/S Σ_{s ≠ target} exp(o_s) / q(s), over S tokens
@@ -90,11 +106,10 @@ class SampledSoftmax(Softmax):
         super().__init__(settings, width, vocab_size, embedding)
         self.samples = settings.samples
 
-    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
-        if not self.training:
-            return super().losses(states, targets, embedding)
-        weight = embedding.weight if self.matrix is None else self.matrix.weight  # type: ignore[union-attr]
-        assert isinstance(weight, Tensor)
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
+        if not self.training or smoothing:  # a smoothed loss is one over all tokens
+            return super().losses(states, targets, embedding, smoothing)
+        weight = self._weight(embedding)
         sample = self._draw(states.device)
         own = (states * F.embedding(targets, weight)).sum(-1)  # (N,)
         others = states @ F.embedding(sample, weight).t()  # (N, S)
@@ -152,7 +167,9 @@ class AdaptiveSoftmax(OutputLayer):
         flat = states.reshape(-1, states.shape[-1])
         return self.clusters.log_prob(flat).reshape(*states.shape[:-1], -1)
 
-    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None) -> Tensor:
+    def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
+        if smoothing:
+            return super().losses(states, targets, embedding, smoothing)
         return -self.clusters(states, targets).output  # type: ignore[no-any-return]
 
 

@@ -11,6 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from seqlab.nn.dropout import Dropout
+
 SummaryKind = Literal["last", "max", "mean", "attention"]
 
 
@@ -85,7 +87,7 @@ class ClassHead(nn.Module):
 
     def __init__(self, summary: Summary, dropout: float, width: int, classes: int) -> None:
         super().__init__()
-        self.summary, self.dropout, self.linear = summary, nn.Dropout(dropout), nn.Linear(width, classes)
+        self.summary, self.dropout, self.linear = summary, Dropout(dropout), nn.Linear(width, classes)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         logits: Tensor = self.linear(self.dropout(self.summary(states, mask)))

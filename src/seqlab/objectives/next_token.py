@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqlab.data.batches import Batch
 from seqlab.models.language_model import LanguageModel, Output, State
@@ -24,8 +23,8 @@ class NextToken(Objective):
         """β: in training, β Σ (‖h_t‖ − ‖h_{t−1}‖)² is added (Krueger & Memisevic 2016, https://arxiv.org/abs/1511.08400)."""
 
         smoothing: float = Field(default=0.0, ge=0, lt=1)
-        """ε: in training, the loss is (1 − ε) (−log p(w)) + ε times the mean of −log p over all tokens (label smoothing;
-        Szegedy et al. 2016, https://arxiv.org/abs/1512.00567). Evaluations count −log p(w)."""
+        """ε: in training, the loss is (1 − ε) (−log p(w)) + ε times the mean of −log p over all tokens (label
+        smoothing; Szegedy et al. 2016, https://arxiv.org/abs/1512.00567). Evaluations count −log p(w)."""
 
         forcing: Forcing = Forcing()
         """What is read in training: the right tokens, or the model's own."""
@@ -40,7 +39,8 @@ class NextToken(Objective):
         own = self.training and self.settings.forcing.own > 0
         output = self.read(self._forced(batch, state) if own else batch, state)
         states, targets = scored(output.states, batch)
-        total, parts = self._losses(states, targets).sum(), {}
+        smoothing = self.settings.smoothing if self.training else 0.0
+        total, parts = self.body.losses(states, targets, smoothing).sum(), {}
         if self.training and self.settings.norm_stabilizer:
             whole = output.states if output.undropped is None else output.undropped
             changes = norm_changes(whole, batch.get("mask"))
@@ -49,12 +49,6 @@ class NextToken(Objective):
         if self.settings.accuracy and not self.training:
             parts["right"] = (self.body.logits(states).argmax(-1) == targets).sum()
         return Loss(total, torch.tensor(len(targets), device=targets.device), parts, output.state)
-
-    def _losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        smoothing = self.settings.smoothing
-        if not self.training or not smoothing:
-            return self.body.losses(states, targets)
-        return F.cross_entropy(self.body.logits(states), targets, reduction="none", label_smoothing=smoothing)
 
     def _forced(self, batch: Batch, state: State | None) -> Batch:
         tokens = batch["tokens"]

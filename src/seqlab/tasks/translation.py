@@ -46,8 +46,10 @@ class Pairs(Examples):
         self.task, self.conditions, self.target = task, conditions, target
         read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
         written = read if target is None else np.diff(target.offsets)
-        # those of like length together, first by what is written and then by what is read
-        super().__init__((written * (1 + int(np.max(read, initial=0))) + read).tolist(), training)
+        # those of like length together: first by what is written and then by what is read, which is longest first
+        # where an odd number is written, so that neighbours are alike where the number changes
+        most = 1 + int(np.max(read, initial=0))
+        super().__init__((written * most + np.where(written % 2, most - 1 - read, read)).tolist(), training)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         rows = indices.tolist()
@@ -69,7 +71,9 @@ class Pairs(Examples):
         """Subword regularisation: in training, the same text cut by chance."""
         if not self.training or self.task.sample is None:
             return cast(list[int], ids.tolist())
-        cut: list[int] = cast(Any, self.task.tokenizer).resample(ids[:-1].tolist(), key.generator(row), self.task.sample)
+        cut: list[int] = cast(Any, self.task.tokenizer).resample(
+            ids[:-1].tolist(), key.generator(row), self.task.sample
+        )
         return [*cut, self.task.tokenizer.end_id]
 
 
@@ -77,11 +81,11 @@ class Translation(Task):
     """−log p(target | conditions); what is written is judged by the figures that `metrics` names."""
 
     class Settings(PartSettings):
-        conditions: dict[str, Condition] = {"source": "text"}
+        conditions: dict[str, Condition] = Field(default={"source": "text"})
         """What the target depends on, by the role of its column, in the order in which it is read."""
         longest: int | None = Field(default=None, gt=0)
         """Tokens of a text; a training pair with a longer one is left out."""
-        metrics: list[str] = ["bleu", "chrf", "exact"]
+        metrics: list[str] = Field(default=["bleu", "chrf", "exact"])
         """Figures of `seqlab evaluate`."""
 
         @model_validator(mode="after")
@@ -151,7 +155,9 @@ class Translation(Task):
         lines = data.format == "txt" and len(self.settings.conditions) == 1  # a line each, as they are typed
         roles = ["text"] if lines else list(self.settings.conditions)
         columns = self._columns(data, "valid", roles, dict(zip(roles, self.settings.conditions, strict=True)))
-        return Pairs(self, {role: columns[own] for own, role in zip(roles, self.settings.conditions, strict=True)}, None)
+        return Pairs(
+            self, {role: columns[own] for own, role in zip(roles, self.settings.conditions, strict=True)}, None
+        )
 
     def _columns(
         self, data: DataSettings, which: Literal["train", "valid"], roles: list[str], called: Mapping[str, str] = {}

@@ -19,6 +19,7 @@ from seqlab.data.records import Record
 from seqlab.data.trees import Tree, levels, parse
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoder
+from seqlab.nn.dropout import Dropout
 from seqlab.objectives.classes import NodeClasses
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
@@ -84,7 +85,7 @@ class TreeClassification(Task):
         return {"leaf_vocab_size": self.tokenizer.vocab_size}
 
     def head(self, body: nn.Module) -> nn.Module:
-        return nn.Sequential(nn.Dropout(self.settings.dropout), nn.Linear(cast(Encoder, body).width, len(self.labels)))
+        return nn.Sequential(Dropout(self.settings.dropout), nn.Linear(cast(Encoder, body).width, len(self.labels)))
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Trees:
         numbers = {label: number for number, label in enumerate(self.labels)}
