@@ -12,12 +12,12 @@ from typing import Any
 from seqlab.errors import RecipeError, nearest
 
 TASKS = {
-    "translation": "seqlab.tasks.translation:Translation",
     "language-modelling": "seqlab.tasks.language_modelling:LanguageModelling",
     "tagging": "seqlab.tasks.tagging:Tagging",
     "classification": "seqlab.tasks.classification:Classification",
     "tree-classification": "seqlab.tasks.tree_classification:TreeClassification",
     "forecasting": "seqlab.tasks.forecasting:Forecasting",
+    "translation": "seqlab.tasks.translation:Translation",
 }
 
 TOKENIZERS = {
@@ -41,6 +41,7 @@ MODELS = {
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
     "transformer": "seqlab.models.transformer:Transformer",
+    "recurrent-translator": "seqlab.models.recurrent_translator:RecurrentTranslator",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
     "transformer-encoder": "seqlab.models.transformer_encoder:TransformerEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
@@ -65,6 +66,15 @@ CELLS = {
     "mut1": "seqlab.nn.cells:MUT1",
     "mut2": "seqlab.nn.cells:MUT2",
     "mut3": "seqlab.nn.cells:MUT3",
+}
+
+ATTENTIONS = {
+    "additive": "seqlab.nn.looking:Additive",
+    "bilinear": "seqlab.nn.looking:Bilinear",
+    "dot": "seqlab.nn.looking:Dot",
+    "scaled-dot": "seqlab.nn.looking:ScaledDot",
+    "separate": "seqlab.nn.looking:Separate",
+    "uniform": "seqlab.nn.looking:Uniform",
 }
 
 CHARACTERS = {
@@ -114,6 +124,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "tokenizer": TOKENIZERS,
     "model": MODELS,
     "cell": CELLS,
+    "attention": ATTENTIONS,
     "characters": CHARACTERS,
     "output": OUTPUTS,
     "objective": OBJECTIVES,

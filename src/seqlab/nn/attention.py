@@ -89,8 +89,7 @@ class SelfAttention(nn.Module):
 class Source:
     """Keys and values of sources for one layer, (S, H, N, K) each, and what is real of them, (S, N).
 
-    Row b looks at source `owner[b]`; without owners, each row at its own. Sources are never copied where the rows of
-    one stand together, equally many of each: they are then so many more positions that look at the same keys.
+    Row b looks at source `owner[b]`; without owners, each row at its own.
     """
 
     keys: Tensor
@@ -100,12 +99,8 @@ class Source:
 
     def attended(self, q: Tensor, dropout: float = 0.0) -> Tensor:
         """What queries (B, T, H, K) find: the same shape."""
-        shape, (k, v, real) = q.shape, (self.keys, self.values, self.real)
-        if self.owner is not None:
-            if self._together(len(q)):
-                q = q.reshape(len(k), -1, *shape[2:])
-            else:
-                k, v, real = (one.index_select(0, self.owner) for one in (k, v, real))
+        shape = q.shape
+        q, k, v, real = meet(q, self.owner, self.keys, self.values, self.real)
         q = q.transpose(1, 2)
         if recording():
             scores = (q @ k.mT / shape[-1] ** 0.5).masked_fill(~real[:, None, None], -torch.inf)
@@ -113,11 +108,20 @@ class Source:
         found = F.scaled_dot_product_attention(q, k, v, real[:, None, None], dropout_p=dropout)
         return found.transpose(1, 2).reshape(shape)
 
-    def _together(self, rows: int) -> bool:
-        assert self.owner is not None
-        each, rest = divmod(rows, len(self.keys))
-        sources = torch.arange(len(self.keys), device=self.owner.device)
-        return not rest and torch.equal(self.owner, sources.repeat_interleave(each))
+
+def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor, ...]:
+    """Queries (B, T, ...) and what they look at, (S, ...) each, with the same number of rows.
+
+    Row b looks at `owner[b]`. Where the rows of a source stand together, equally many of each, they become so many
+    more positions of one row, and nothing of the source is copied: (S, B / S · T, ...).
+    """
+    if owner is None:
+        return queries, *shared
+    sources = len(shared[0])
+    each, rest = divmod(len(queries), sources)
+    if not rest and torch.equal(owner, torch.arange(sources, device=owner.device).repeat_interleave(each)):
+        return queries.reshape(sources, -1, *queries.shape[2:]), *shared
+    return queries, *(one.index_select(0, owner) for one in shared)
 
 
 class CrossAttention(nn.Module):
