@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import math
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -11,6 +13,9 @@ from seqlab.metrics.edits import WER
 
 SCLITE = {"hits": 1263, "substitutions": 131, "deletions": 12, "insertions": 26}
 """What sclite prints of csrnab.hyp: 12.0 % of 1,406 words, 38 of 51 sentences with errors."""
+
+SPEAKERS = {"2347-a": (250, 128), "2347-b": (637, 278), "3129-a": (188, 168), "3129-b": (704, 363)}
+"""Words and errors by sclite of lvc_hyp.ctm: 51.2, 43.6, 89.4 and 51.6 %, 52.7 % of all."""
 
 
 def lines(path):
@@ -65,3 +70,45 @@ def test_speech_of_sclite(shared_data):
         judge([settings], [hypotheses[key]], [readings(text)])["wer"].value > 0 for key, text in references.items()
     )
     assert wrong == 38
+
+
+def bare(word):
+    """A word without its tags: a\\;s;tag → a;s"""
+    return re.sub(r"(?<!\\\\);.*", "", word).replace("\\;", ";")
+
+
+def timed_references(path):
+    """speaker: (end, text) of each segment"""
+    found = defaultdict(list)
+    for _, _, speaker, _, end, *words in (line.split() for line in lines(path) if not line.startswith(";;")):
+        found[speaker].append((float(end), " ".join(map(bare, words[bool(words) and words[0].startswith("<") :]))))
+    return found
+
+
+def timed_words(path):
+    """speaker: (middle, text) of each word; <ALT_BEGIN> a <ALT> b <ALT_END> is one, { a / b }"""
+    found, signs = defaultdict(list), {"<ALT_BEGIN>": "{", "<ALT>": "/", "<ALT_END>": "}"}
+    group, times = [], []
+    for file, channel, start, length, word in map(str.split, lines(path)):
+        group.append(signs.get(word) or bare(word))
+        if word not in signs:
+            times += [float(start), float(start) + float(length)]
+        if "{" not in group or "}" in group:
+            found[f"{file}-{channel.lower()}"].append(((min(times) + max(times)) / 2, " ".join(group)))
+            group, times = [], []
+    return found
+
+
+def test_timed_speech_of_sclite(shared_data):
+    """A word belongs to the first segment that does not end before its middle, or to the last."""
+    folder = shared_data("wer_sctk")
+    references, hypotheses = timed_references(folder / "lvc_ref.stm"), timed_words(folder / "lvc_hyp.ctm")
+    metric = WER(WER.Settings(kind="wer", lowercase=True))
+    for speaker, (words, errors) in SPEAKERS.items():
+        *ends, _ = (end for end, _ in references[speaker])
+        sums = 0
+        for start, end, (_, text) in zip([-1, *ends], [*ends, math.inf], references[speaker], strict=True):
+            heard = readings(" ".join(word for middle, word in hypotheses[speaker] if start < middle <= end))
+            sums += min((metric.statistics(one, readings(text)) for one in heard), key=metric.figure)
+        assert sum(sums[1:]) == errors, speaker
+        assert words <= sum(sums[:3]) <= words + 3  # of readings with as many errors we take a longer one
