@@ -11,7 +11,7 @@ from seqlab.metrics import Judged, judge
 from seqlab.metrics.edits import WER
 from seqlab.metrics.meteor import METEOR
 from seqlab.metrics.porter import stem
-from seqlab.metrics.resampling import RESAMPLES, SEED, p_value
+from seqlab.metrics.resampling import RESAMPLES, SEED
 from seqlab.metrics.rouge import ROUGE1
 from seqlab.metrics.translation import BLEU, ChrF
 
@@ -237,7 +237,3 @@ def test_edits_are_the_fewest(pairs):
         hits, *edits = metric.statistics(text, [reference])
         assert sum(edits) == distance(reference.split(), text.split())
         assert hits + sum(edits[:2]) == len(reference.split())
-
-
-def test_p_value_by_hand():
-    assert p_value(0.5, np.array([0.0, 0.0, 0.0, 4.0])) == 2 / 5  # sizes less their mean: −1, −1, −1, 3

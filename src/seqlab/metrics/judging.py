@@ -80,15 +80,17 @@ class Judged:
                 [metric.statistics(text, those) for text, those in zip(hypotheses, references, strict=True)]
             )
         numbers = {len(those) for those in references}
-        self.references = numbers.pop() if len(numbers) == 1 else None
+        each = numbers.pop() if len(numbers) == 1 else None
+        self.signatures = {name: metric.signature(each) for name, metric in self.metrics.items()}
 
     def figures(self) -> dict[str, Figure]:
         found = {}
         for name, metric in self.metrics.items():
             sums = self.tables[name].sum(axis=0)
             between = interval(self.resampled[name]) if self.resamples else None
-            signature = metric.signature(self.references)
-            found[name] = Figure(metric.figure(sums), metric.better, self.lines, signature, between, metric.parts(sums))
+            found[name] = Figure(
+                metric.figure(sums), metric.better, self.lines, self.signatures[name], between, metric.parts(sums)
+            )
         return found
 
     @cached_property
@@ -104,9 +106,9 @@ class Judged:
 
     def against(self, other: Judged) -> dict[str, Difference]:
         """Ours less theirs, on the same lines: the draws of one are those of the other."""
-        mine, theirs = ((one.lines, one.resamples, one.seed, list(one.metrics)) for one in (self, other))
+        mine, theirs = ((one.lines, one.resamples, one.seed, one.signatures) for one in (self, other))
         if mine != theirs or not self.resamples:
-            raise DataError("only systems with the same lines, metrics and resamples can be compared")
+            raise DataError("only systems judged alike (lines, references, metrics, resamples) can be compared")
         found = {}
         for name, metric in self.metrics.items():
             ours, others = (metric.figure(one.tables[name].sum(axis=0)) for one in (self, other))
