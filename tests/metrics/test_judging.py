@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqlab import registry
 from seqlab.errors import SeqlabError
-from seqlab.metrics import Judged, judge
+from seqlab.metrics import Judged, Metric, judge
 from seqlab.metrics.edits import WER
 from seqlab.metrics.resampling import interval, p_value, resampled_sums
 from seqlab.metrics.rouge import longest_common
+from seqlab.recipe import PartSettings
 
 
 def test_several_metrics_at_once_are_each_by_itself():
@@ -87,6 +89,34 @@ def test_what_cannot_be_judged_is_said(names, hypotheses, references, said):
     with pytest.raises(SeqlabError) as error:
         judge(names, hypotheses, references)
     assert said in str(error.value)
+
+
+def test_a_metric_of_ones_own(monkeypatch):
+    """A class, a name, and it has intervals and comparisons."""
+
+    class Lengths(Metric):
+        class Settings(PartSettings):
+            pass
+
+        better = "lower"
+
+        def __init__(self, settings):
+            pass
+
+        def statistics(self, hypothesis, references):
+            return np.array([abs(len(hypothesis) - len(references[0])), 1.0])
+
+        def figure(self, sums):
+            return float(sums[0] / sums[1])
+
+        def signature(self, references):
+            return "lengths"
+
+    monkeypatch.setattr(registry, "_given", {})
+    registry.register("metric", "lengths", Lengths)
+    one, other = (Judged(["lengths"], lines, [["abc"]] * 3, resamples=20) for lines in (["abc"] * 3, ["a"] * 3))
+    assert one.figures()["lengths"].value == 0
+    assert one.against(other)["lengths"].interval == (-2, -2)
 
 
 def test_systems_that_cannot_be_compared():
