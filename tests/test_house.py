@@ -27,6 +27,7 @@ ORDER = [
     "tasks",
     "training",
     "decoding",
+    "metrics",
     "inspection",
     "build",
     "run",

@@ -119,6 +119,20 @@ STUDIES = {
     "bptt": "seqlab.studies.bptt:BPTT",
 }
 
+METRICS = {
+    "bleu": "seqlab.metrics.translation:BLEU",
+    "chrf": "seqlab.metrics.translation:ChrF",
+    "chrf++": "seqlab.metrics.translation:ChrFPlusPlus",
+    "ter": "seqlab.metrics.translation:TER",
+    "rouge-1": "seqlab.metrics.rouge:ROUGE1",
+    "rouge-2": "seqlab.metrics.rouge:ROUGE2",
+    "rouge-l": "seqlab.metrics.rouge:ROUGEL",
+    "meteor": "seqlab.metrics.meteor:METEOR",
+    "wer": "seqlab.metrics.edits:WER",
+    "cer": "seqlab.metrics.edits:CER",
+    "exact": "seqlab.metrics.edits:ExactMatch",
+}
+
 FAMILIES: dict[str, dict[str, str]] = {
     "task": TASKS,
     "tokenizer": TOKENIZERS,
@@ -131,6 +145,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
     "study": STUDIES,
+    "metric": METRICS,
 }
 
 _given: dict[tuple[str, str], type] = {}

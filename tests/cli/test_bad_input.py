@@ -248,7 +248,9 @@ def filled(arguments: list[str], **places: Path) -> list[str]:
 def test_standard_input_that_is_no_text(seqlab, runs):
     said = seqlab("score", runs["lstm"], stdin=b"caf\xe9\n")
     assert said.code == 2
-    assert said.errors == ["error: standard input: not UTF-8 text (byte 3); convert it first, for instance with iconv"]
+    assert said.errors == [
+        "error: standard input: not UTF-8 text (line 1, byte 3); convert it first, for instance with iconv"
+    ]
 
 
 def test_through_the_console_script(script, here, runs):

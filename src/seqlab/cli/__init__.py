@@ -15,6 +15,7 @@ COMMANDS = {
     "predict": "Answers of a run: classes, tags, forecasts.",
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
+    "metrics": "Judge texts of any system by references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
     "compare": "Train several recipes under one budget: one table, one plot.",
     "study": "Repeat a classic study: several trainings, one table, one picture.",
     "mix": "Make one run that averages the predictions of several.",

@@ -17,8 +17,10 @@ def read_stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
         hint = "convert it first, for instance with iconv"
-        raise DataError(f"not UTF-8 text (byte {error.start})", where="standard input", hint=hint) from None
+        what = f"not UTF-8 text (line {line}, byte {error.start})"
+        raise DataError(what, where="standard input", hint=hint) from None
 
 
 def echo_json(data: Any) -> None:

@@ -1,0 +1,180 @@
+"""`seqlab metrics`"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from seqlab.metrics import Difference, Figure
+    from seqlab.recipe import PartSettings
+
+STDIN = "-"
+
+
+@click.command(
+    epilog="Example: seqlab metrics mine.txt reference.txt --metric bleu,chrf,wer --against other.txt --json"
+)
+@click.argument("hypothesis", metavar="HYP")
+@click.argument("references", metavar="REF...", nargs=-1, required=True)
+@click.option(
+    "--metric",
+    "names",
+    default="bleu,chrf,ter",
+    show_default=True,
+    metavar="NAMES",
+    help="bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
+)
+@click.option(
+    "--against", "others", multiple=True, metavar="FILE", help="Another system's HYP: is the difference real?"
+)
+@click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: A is a (the others always do so).")
+@click.option("--stem", is_flag=True, help="ROUGE: runs is running.")
+@click.option(
+    "--tokenize",
+    type=click.Choice(["13a", "intl", "zh", "char", "none"]),
+    default="13a",
+    show_default=True,
+    help="BLEU: what is a word; zh for Chinese, char for other texts without blanks.",
+)
+@click.option("--resamples", type=click.IntRange(0), default=1000, show_default=True, help="For intervals; 0: none.")
+@click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Of the resamples.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def metrics(
+    hypothesis: str,
+    references: tuple[str, ...],
+    names: str,
+    others: tuple[str, ...],
+    lowercase: bool,
+    stem: bool,
+    tokenize: str,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Judge HYP, a text of any system, by one or more REF: a line of each belongs to the same line of the others.
+
+    Files are plain text or .gz; - is standard input. Figures are percentages of the whole text, with 95 % intervals by
+    resampling lines.
+    """
+    from seqlab.cli.streams import echo_json
+    from seqlab.metrics import Judged
+
+    files = [hypothesis, *references, *others]
+    if files.count(STDIN) > 1:
+        raise click.UsageError("standard input (-) can be only one of the files")
+    if others and not resamples:
+        raise click.UsageError("--against needs resamples")
+    asked = _asked(names, {"lowercase": lowercase, "stem": stem, "tokenize": tokenize})
+    texts = {name: _lines(name) for name in files}
+    for name in files[1:]:
+        _same_length(hypothesis, texts[hypothesis], name, texts[name])
+    those = list(zip(*(texts[name] for name in references), strict=True))
+    judged = {
+        name: Judged(asked, texts[name], those, resamples=resamples, seed=seed)
+        for name in dict.fromkeys([hypothesis, *others])
+    }
+    figures = {name: one.figures() for name, one in judged.items()}
+    differences = {name: judged[hypothesis].against(judged[name]) for name in others}
+    if as_json:
+        plain = {name: _plain(figures[name]) for name in figures}
+        about = {"lines": len(those), "resamples": resamples, "seed": seed, "metrics": plain[hypothesis]}
+        compared = [
+            {"file": name, "metrics": plain[name], "differences": _plain(found)} for name, found in differences.items()
+        ]
+        echo_json({"file": hypothesis, **about, "against": compared})
+        return
+    _show(hypothesis, figures, differences)
+
+
+def _asked(names: str, options: dict[str, Any]) -> list[PartSettings]:
+    """The settings of each metric, with those of the options that it has."""
+    from seqlab import registry
+    from seqlab.metrics.judging import GROUPS
+
+    asked = []
+    for given in filter(None, map(str.strip, names.split(","))):
+        for name in GROUPS.get(given, (given,)):
+            settings = registry.find("metric", name, where="--metric").Settings
+            own = {key: value for key, value in options.items() if key in settings.model_fields}
+            asked.append(settings(kind=name, **own))
+    return asked
+
+
+def _lines(file: str) -> list[str]:
+    """All lines of a text, empty ones too, without what ends them."""
+    from seqlab.cli.streams import read_stdin
+    from seqlab.data.files import find_files, lines, pieces
+    from seqlab.errors import DataError
+
+    if file == STDIN:
+        found = read_stdin().removesuffix("\n").split("\n")
+        found = [] if found == [""] else found
+    elif Path(file).is_dir():
+        raise DataError("a folder", where=file, hint="give a file")
+    else:
+        path, *more = find_files(file)
+        if more:
+            raise DataError(f"stands for {1 + len(more)} files", where=file, hint="give one")
+        found = [line for _, line in lines(pieces(path), file)]
+    if not found:
+        raise DataError("no lines in it", where=_name(file), hint="an empty line would be one")
+    return [line.removesuffix("\r") for line in found]
+
+
+def _same_length(one: str, ours: list[str], other: str, theirs: list[str]) -> None:
+    from seqlab.errors import DataError
+
+    if len(ours) != len(theirs):
+        what = f"{_name(one)} has {_count(ours)} and {_name(other)} has {_count(theirs)}"
+        raise DataError(what, hint="a line of one belongs to the same line of the other")
+
+
+def _count(lines: list[str]) -> str:
+    return f"{len(lines):,} line{'s' if len(lines) != 1 else ''}"
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == STDIN else file
+
+
+def _title(file: str) -> str:
+    return Path(_name(file)).name
+
+
+def _plain(found: dict[str, Figure] | dict[str, Difference]) -> dict[str, Any]:
+    return {name: asdict(one) for name, one in found.items()}
+
+
+def _show(
+    hypothesis: str, figures: dict[str, dict[str, Figure]], differences: dict[str, dict[str, Difference]]
+) -> None:
+    from seqlab.cli.tables import table
+
+    mine = figures[hypothesis]
+    rows = [[name, one.better, f"{one.value:.2f}", _between(one.interval)] for name, one in mine.items()]
+    table(["metric", "better", _title(hypothesis), "95 % interval"], rows)
+    for other, found in differences.items():
+        rows = [
+            [
+                name,
+                f"{figures[other][name].value:.2f}",
+                f"{one.value:+.2f}",
+                _between(one.interval),
+                f"{one.p_value:.3f}",
+                f"{100 * one.better_in:.1f} %",
+            ]
+            for name, one in found.items()
+        ]
+        table(["metric", _title(other), "difference", "95 % interval", "p", f"{_title(hypothesis)} better in"], rows)
+    (lines,) = {one.lines for one in mine.values()}
+    click.echo(f"{lines:,} line{'s' if lines != 1 else ''}; signatures:")
+    for one in mine.values():
+        click.echo(f"  {one.signature}")
+
+
+def _between(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"

@@ -1,0 +1,6 @@
+"""How near is a text to what people wrote? BLEU, chrF, TER, ROUGE, METEOR, WER, CER, exact match; without torch."""
+
+from seqlab.metrics.judging import Difference, Figure, Judged, judge
+from seqlab.metrics.metric import Metric
+
+__all__ = ["Difference", "Figure", "Judged", "Metric", "judge"]

@@ -1,0 +1,94 @@
+"""Rates of errors: words (WER), characters (CER), whole lines (exact match)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import jiwer
+import numpy as np
+
+from seqlab.metrics.metric import Lower, Metric, Numbers, case, signed
+
+
+class ErrorRate(Metric):
+    """(S + D + I) / (H + S + D): substitutions, deletions, insertions that turn the reference into the hypothesis; hits
+
+    The fewest edits (Levenshtein 1966), by jiwer. Of several references of a line, the one of the lowest rate.
+    Without any reference word the rate is 100 if there are insertions, else 0.
+    """
+
+    class Settings(Lower):
+        pass
+
+    better = "lower"
+    units = "words"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
+        """H, S, D, I"""
+        text = self._text(hypothesis)
+        return min((self._edits(self._text(one), text) for one in references), key=self.figure)
+
+    def figure(self, sums: Numbers) -> float:
+        hits, substitutions, deletions, insertions = sums
+        edits, length = substitutions + deletions + insertions, hits + substitutions + deletions
+        return float(100 * edits / length) if length else 100.0 * bool(edits)
+
+    def parts(self, sums: Numbers) -> dict[str, float]:
+        names = ("hits", "substitutions", "deletions", "insertions")
+        return {name: int(value) for name, value in zip(names, sums, strict=True)}
+
+    def signature(self, references: int | None) -> str:
+        settings = {"case": case(self.settings), "unit": self.units, "space": "one", "jiwer": version("jiwer")}
+        return signed(type(self).__name__, references, settings)
+
+    def _text(self, text: str) -> str:
+        """One blank between words, none at the ends."""
+        return " ".join((text.lower() if self.settings.lowercase else text).split())
+
+    def _edits(self, reference: str, hypothesis: str) -> Numbers:
+        compared = jiwer.process_words if self.units == "words" else jiwer.process_characters
+        found = compared(reference, hypothesis)
+        return np.array([found.hits, found.substitutions, found.deletions, found.insertions], dtype=np.float64)
+
+
+class WER(ErrorRate):
+    """Words, between blanks, as they are written: punctuation and case count."""
+
+
+class CER(ErrorRate):
+    """Characters (code points), blanks among them."""
+
+    units = "characters"
+
+
+class ExactMatch(Metric):
+    """Lines that equal a reference, blanks at the ends aside / lines"""
+
+    class Settings(Lower):
+        pass
+
+    better = "higher"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
+        """1 or 0, 1"""
+        text, *those = (self._text(one) for one in (hypothesis, *references))
+        return np.array([float(text in those), 1.0])
+
+    def figure(self, sums: Numbers) -> float:
+        return float(100 * sums[0] / sums[1])
+
+    def parts(self, sums: Numbers) -> dict[str, float]:
+        return {"equal": int(sums[0])}
+
+    def signature(self, references: int | None) -> str:
+        return signed("exact", references, {"case": case(self.settings), "space": "stripped"})
+
+    def _text(self, text: str) -> str:
+        return (text.lower() if self.settings.lowercase else text).strip()

@@ -1,0 +1,145 @@
+"""Texts judged by several metrics: figures, their intervals, and differences between systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from seqlab import registry
+from seqlab.errors import DataError, RecipeError
+from seqlab.metrics.metric import Better, Metric, Numbers
+from seqlab.metrics.resampling import SEED, interval, p_value, resampled_sums
+from seqlab.recipe import PartSettings
+
+GROUPS = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
+"""Names that stand for several metrics."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A percentage, and all that is needed to compare it with others."""
+
+    value: float
+    better: Better
+    lines: int
+    signature: str
+    interval: tuple[float, float] | None
+    """95 %, by the bootstrap; None if there were no resamples."""
+    parts: dict[str, float]
+    """What it is made of: precisions, counts of edits, ..."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One system's figure less another's."""
+
+    value: float
+    interval: tuple[float, float]
+    p_value: float
+    better_in: float
+    """The share of resamples in which the first system is the better one."""
+
+
+def judge(
+    names: Sequence[str | PartSettings],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    resamples: int = 0,
+    seed: int = SEED,
+) -> dict[str, Figure]:
+    """A figure for each metric, by its name.
+
+    `references[i]` are the references of line i, one or more. A metric is a name (`rouge` stands for three), or the
+    settings of one: `BLEU.Settings(kind="bleu", lowercase=True)`. With `resamples` (1,000, say) figures have intervals.
+    """
+    return Judged(names, hypotheses, references, resamples=resamples, seed=seed).figures()
+
+
+class Judged:
+    """The statistics of every line of a text under several metrics, from which all figures come."""
+
+    def __init__(
+        self,
+        names: Sequence[str | PartSettings],
+        hypotheses: Sequence[str],
+        references: Sequence[Sequence[str]],
+        *,
+        resamples: int = 0,
+        seed: int = SEED,
+    ) -> None:
+        _check(hypotheses, references)
+        self.metrics = metrics_of(names)
+        self.lines, self.resamples, self.seed = len(hypotheses), resamples, seed
+        self.tables: dict[str, Numbers] = {}  # (lines, K) for each metric
+        for name, metric in self.metrics.items():
+            self.tables[name] = np.stack(
+                [metric.statistics(text, those) for text, those in zip(hypotheses, references, strict=True)]
+            )
+        numbers = {len(those) for those in references}
+        each = numbers.pop() if len(numbers) == 1 else None
+        self.signatures = {name: metric.signature(each) for name, metric in self.metrics.items()}
+
+    def figures(self) -> dict[str, Figure]:
+        found = {}
+        for name, metric in self.metrics.items():
+            sums = self.tables[name].sum(axis=0)
+            between = interval(self.resampled[name]) if self.resamples else None
+            found[name] = Figure(
+                metric.figure(sums), metric.better, self.lines, self.signatures[name], between, metric.parts(sums)
+            )
+        return found
+
+    @cached_property
+    def resampled(self) -> dict[str, Numbers]:
+        """(resamples,) figures of each metric; the draws are the same for all metrics."""
+        widths = [table.shape[1] for table in self.tables.values()]
+        sums = resampled_sums(np.hstack(list(self.tables.values())), self.resamples, self.seed)
+        pieces = np.split(sums, np.cumsum(widths)[:-1], axis=1)
+        return {
+            name: np.array([metric.figure(row) for row in piece])
+            for (name, metric), piece in zip(self.metrics.items(), pieces, strict=True)
+        }
+
+    def against(self, other: Judged) -> dict[str, Difference]:
+        """Ours less theirs, on the same lines: the draws of one are those of the other."""
+        mine, theirs = ((one.lines, one.resamples, one.seed, one.signatures) for one in (self, other))
+        if mine != theirs or not self.resamples:
+            raise DataError("only systems judged alike (lines, references, metrics, resamples) can be compared")
+        found = {}
+        for name, metric in self.metrics.items():
+            ours, others = (metric.figure(one.tables[name].sum(axis=0)) for one in (self, other))
+            differences = self.resampled[name] - other.resampled[name]
+            wins = differences > 0 if metric.better == "higher" else differences < 0
+            p = p_value(ours - others, differences)
+            found[name] = Difference(ours - others, interval(differences), p, float(wins.mean()))
+        return found
+
+
+def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
+    """Metrics by name; each name once."""
+    found: dict[str, Metric] = {}
+    for named in names:
+        for one in GROUPS.get(named, (named,)) if isinstance(named, str) else (named,):
+            name = one if isinstance(one, str) else one.kind
+            cls = registry.find("metric", name, where="metric")
+            if name in found:
+                raise RecipeError(f"the metric '{name}' is asked for twice", hint="name it once")
+            found[name] = cls(cls.Settings(kind=name) if isinstance(one, str) else one)
+    if not found:
+        raise RecipeError("no metric", hint=f"choose from {', '.join(registry.names('metric'))}")
+    return found
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses):,} lines cannot be judged by the references of {len(references):,}")
+    if not hypotheses:
+        raise DataError("no lines to judge", hint="give at least one, which may be empty")
+    for number, those in enumerate(references, 1):
+        if isinstance(those, str) or not those:
+            hint = "give a list of one or more texts for each line"
+            raise DataError("no list of references", where=f"line {number}", hint=hint)

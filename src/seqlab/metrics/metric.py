@@ -1,0 +1,63 @@
+"""What all metrics are: numbers of a line that can be added, and a figure of their sums."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import seqlab
+from seqlab.recipe import PartSettings
+
+Better = Literal["higher", "lower"]
+Numbers = NDArray[np.float64]
+
+
+class Metric(ABC):
+    """statistics of a line, (K,) → their sums over the lines of a text, (K,) → the figure of the text
+
+    All that is known about a line is in its statistics, so a text of resampled lines costs a sum and not a comparison
+    of texts. Figures are percentages.
+    """
+
+    Settings: ClassVar[type[PartSettings]]
+    better: ClassVar[Better]
+
+    @abstractmethod
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
+        """Of one line, whose references are one or more; either may be empty texts."""
+
+    @abstractmethod
+    def figure(self, sums: Numbers) -> float:
+        """Of a text, by the sums of its lines' statistics."""
+
+    @abstractmethod
+    def signature(self, references: int | None) -> str:
+        """All that a figure depends on, in sacreBLEU's form; None: lines have different numbers of references."""
+
+    def parts(self, sums: Numbers) -> dict[str, float]:
+        """What the figure is made of, for those who look closer."""
+        return {}
+
+
+class Lower(PartSettings):
+    """A metric that can be told to take A for a."""
+
+    lowercase: bool = False
+
+
+def signed(name: str, references: int | None, settings: Mapping[str, str]) -> str:
+    """The signature of a metric that is written here."""
+    fields = {
+        "nrefs": "var" if references is None else str(references),
+        **settings,
+        "version": f"seqlab-{seqlab.__version__}",
+    }
+    return "|".join([name, *(f"{key}:{value}" for key, value in fields.items())])
+
+
+def case(settings: Lower) -> str:
+    return "lc" if settings.lowercase else "mixed"

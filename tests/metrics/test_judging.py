@@ -1,0 +1,137 @@
+"""Judging as a whole: several metrics at once, resamples, and what cannot be judged."""
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqlab import registry
+from seqlab.errors import SeqlabError
+from seqlab.metrics import Judged, Metric, judge
+from seqlab.metrics.edits import WER
+from seqlab.metrics.resampling import interval, p_value, resampled_sums
+from seqlab.metrics.rouge import longest_common
+from seqlab.recipe import PartSettings
+
+
+def test_several_metrics_at_once_are_each_by_itself():
+    draw = random.Random(0)
+    words = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat"]
+    hypotheses, references = ([" ".join(draw.choices(words, k=8)) for _ in range(30)] for _ in range(2))
+    those = [[one] for one in references]
+    names = ["bleu", "rouge", "meteor", "wer"]
+    together = judge(names, hypotheses, those, resamples=50, seed=3)
+    assert list(together) == ["bleu", "rouge-1", "rouge-2", "rouge-l", "meteor", "wer"]
+    for name, figure in together.items():
+        alone = judge([name], hypotheses, those, resamples=50, seed=3)[name]
+        assert alone.value == figure.value
+        assert alone.interval == pytest.approx(figure.interval)
+    assert judge(names, hypotheses, those)["bleu"].interval is None
+    assert judge(["wer"], hypotheses, those, resamples=50, seed=4)["wer"].interval != together["wer"].interval
+
+
+def test_an_interval_holds_what_it_says():
+    """The share of 400 texts of 60 lines whose 95 % interval holds the chance of a line to be right, 0.3."""
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        lines = ["yes" if right else "no" for right in draw.random(60) < 0.3]
+        low, high = judge(["exact"], lines, [["yes"]] * 60, resamples=200)["exact"].interval
+        held += low <= 30 <= high
+    assert 0.90 <= held / 400 <= 0.98
+
+
+def test_resampled_sums_are_sums_of_drawn_rows():
+    table = np.arange(12.0).reshape(4, 3) ** 2
+    drawn = np.random.default_rng(5).choice(4, size=(6, 4), replace=True)  # all at once, as sacreBLEU does
+    assert np.array_equal(resampled_sums(table, 6, 5), table[drawn].sum(axis=1))
+    assert interval(np.arange(1000.0)) == (25, 974)
+    assert interval(np.array([7.0])) == (7, 7)
+
+
+def test_p_value_by_hand():
+    assert p_value(0.5, np.array([0.0, 0.0, 0.0, 4.0])) == 2 / 5  # sizes less their mean: −1, −1, −1, 3
+    assert p_value(3.0, np.array([0.0, 0.0, 0.0, 4.0])) == 1 / 5
+    assert p_value(0.0, np.zeros(4)) == 1
+
+
+def test_the_best_reference_is_chosen_line_by_line():
+    found = judge(["wer"], ["a b c", "x y"], [["a b d", "q"], ["z", "x y z w"]])["wer"]
+    assert found.parts == {"hits": 4, "substitutions": 1, "deletions": 2, "insertions": 0}
+    assert found.value == pytest.approx(100 * 3 / 7)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=7), st.lists(st.sampled_from("abc"), max_size=7))
+def test_longest_common_subsequences(one, other):
+    def subsequences(text):
+        return {picked for size in range(len(text) + 1) for picked in combinations(text, size)}
+
+    assert longest_common(one, other) == max(map(len, subsequences(one) & subsequences(other)))
+
+
+@pytest.mark.parametrize(
+    ("names", "hypotheses", "references", "said"),
+    [
+        (["blue"], ["a"], [["a"]], "unknown metric 'blue'; did you mean 'bleu'"),
+        ([], ["a"], [["a"]], "no metric"),
+        (["bleu", "bleu"], ["a"], [["a"]], "'bleu' is asked for twice"),
+        (["rouge", "rouge-l"], ["a"], [["a"]], "'rouge-l' is asked for twice"),
+        (["bleu"], ["a", "b"], [["a"]], "2 lines cannot be judged by the references of 1"),
+        (["bleu"], [], [], "no lines"),
+        (["bleu"], ["a", "b"], [["a"], []], "line 2: no list of references"),
+        (["bleu"], ["a"], ["a"], "line 1: no list of references"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(names, hypotheses, references, said):
+    with pytest.raises(SeqlabError) as error:
+        judge(names, hypotheses, references)
+    assert said in str(error.value)
+
+
+def test_a_metric_of_ones_own(monkeypatch):
+    """A class, a name, and it has intervals and comparisons."""
+
+    class Lengths(Metric):
+        class Settings(PartSettings):
+            pass
+
+        better = "lower"
+
+        def __init__(self, settings):
+            pass
+
+        def statistics(self, hypothesis, references):
+            return np.array([abs(len(hypothesis) - len(references[0])), 1.0])
+
+        def figure(self, sums):
+            return float(sums[0] / sums[1])
+
+        def signature(self, references):
+            return "lengths"
+
+    monkeypatch.setattr(registry, "_given", {})
+    registry.register("metric", "lengths", Lengths)
+    one, other = (Judged(["lengths"], lines, [["abc"]] * 3, resamples=20) for lines in (["abc"] * 3, ["a"] * 3))
+    assert one.figures()["lengths"].value == 0
+    assert one.against(other)["lengths"].interval == (-2, -2)
+
+
+def test_systems_that_cannot_be_compared():
+    one = Judged(["wer"], ["a"], [["a"]], resamples=5)
+    settings = WER.Settings(kind="wer", lowercase=True)
+    for other in (
+        Judged(["wer"], ["a", "b"], [["a"], ["b"]], resamples=5),
+        Judged(["cer"], ["a"], [["a"]], resamples=5),
+        Judged(["wer"], ["a"], [["a"]], resamples=6),
+        Judged(["wer"], ["a"], [["a"]], resamples=5, seed=1),
+        Judged([settings], ["a"], [["a"]], resamples=5),
+        Judged(["wer"], ["a"], [["a", "b"]], resamples=5),
+    ):
+        with pytest.raises(SeqlabError, match="compared"):
+            one.against(other)
+    none = Judged(["wer"], ["a"], [["a"]])
+    with pytest.raises(SeqlabError, match="compared"):
+        none.against(none)
