@@ -8,18 +8,21 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
 from torch import nn
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Split
+from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
@@ -29,6 +32,7 @@ from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
 from seqlab.errors import RunError, SeqlabError
+from seqlab.metrics.judging import judge
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
@@ -74,6 +78,20 @@ class Run:
         """The body in the form that decodes: each text independent of its neighbours."""
         return packed(self.model)
 
+    @cached_property
+    def answering(self) -> Objective:
+        """The objective in the form that answers: one that writes does so with the decoder."""
+        return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
+
+    def changed(self, settings: Mapping[str, Any]) -> Run:
+        """The same model under other settings, such as {"decoding.beam": 5}."""
+        recipe = self.recipe.changed(settings)
+        task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
+        run = Run(self.folder, recipe, task, self.objective, self.step)
+        if "answering" in self.__dict__:
+            run.__dict__["answering"] = self.answering
+        return run
+
     @property
     def parameters(self) -> int:
         """Numbers that were learnt: weights, or the entries of tables."""
@@ -88,18 +106,33 @@ class Run:
         return read_log(self.folder / "timing.jsonl")
 
     def evaluate(
-        self, data: str | Sequence[str] | None = None, batch_size: int | None = None, scramble: float | None = None
+        self,
+        data: str | Sequence[str] | None = None,
+        batch_size: int | None = None,
+        scramble: float | None = None,
+        metrics: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable.
 
-        `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds.
+        `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds. What a
+        model writes is judged by `metrics`, or those that the recipe names.
         """
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution}
-        return {**self.task.metrics(totals, split), "step": self.step, "signature": signature}
+        figures = self.task.metrics(totals, split)
+        references = self.task.references(split)
+        if references is not None:
+            judged = judge(metrics or self.task.judges, self.written(split, batch_size), [[one] for one in references])
+            figures |= {name: figure.value for name, figure in judged.items()}
+            signature |= {name: figure.signature for name, figure in judged.items()}
+        return {**figures, "step": self.step, "signature": signature}
+
+    def written(self, split: Split, batch_size: int | None = None) -> list[str]:
+        """What the model writes for each example of a split, first to last."""
+        return [answer["answer"] for answer in self._answers(self.task, split, batch_size)]
 
     @property
     def _caution(self) -> dict[str, str]:
@@ -192,11 +225,20 @@ class Run:
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        split = task.asked(self.recipe.data.model_copy(update=update))
-        order = split.order(batch_size or self.recipe.training.batch_size, seed=0)
-        with torch.no_grad():
-            for _, indices in order.once():
-                yield from task.answers(self.objective, split.batch(indices, Key(0, 0)).to(self.device))
+        yield from self._answers(task, task.asked(self.recipe.data.model_copy(update=update)), batch_size)
+
+    def _answers(self, task: Task, split: Split, batch_size: int | None) -> Iterator[Answer]:
+        """First to last. Examples of like length are computed together, and fewer of them where they are long."""
+        rows = batch_size or self.recipe.training.batch_size
+        lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
+        for _, indices in split.order(rows * 16, seed=0).once():
+            found: dict[int, Answer] = {}
+            alike = indices[np.argsort(lengths[indices], kind="stable")]
+            for batch in _cut(alike, lengths, rows):
+                with torch.no_grad():
+                    answers = task.answers(self.answering, split.batch(batch, Key(0, 0)).to(self.device))
+                found |= dict(zip(batch.tolist(), answers, strict=True))
+            yield from (found[index] for index in indices.tolist())
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""
@@ -230,6 +272,20 @@ class Run:
         filters += [] if top_k is None else [TopK(top_k)]
         filters += [] if top_p is None else [TopP(top_p)]
         return Sample(*filters, seed=seed)
+
+
+TOKENS_A_ROW = 64
+"""A batch to be answered has at most so many tokens for each row that it may have."""
+
+
+def _cut(indices: Indices, lengths: NDArray[np.int64], rows: int) -> Iterator[Indices]:
+    """Batches of examples that come shortest first."""
+    start = 0
+    for stop in range(1, len(indices) + 1):
+        full = stop - start == rows
+        if stop == len(indices) or full or (stop + 1 - start) * lengths[indices[stop]] > rows * TOKENS_A_ROW:
+            yield indices[start:stop]
+            start = stop
 
 
 def _learnt(module: nn.Module) -> int:

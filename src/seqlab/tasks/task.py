@@ -72,6 +72,13 @@ class Task(ABC):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
 
+    judges: Sequence[str] = ()
+    """For models that write: the metrics of what is written."""
+
+    def references(self, split: Split) -> list[str] | None:
+        """For models that write: what should have been written for each example, first to last."""
+        return None
+
     def asked(self, data: DataSettings) -> Split:
         """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
         raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -41,11 +41,17 @@ class Pairs(Examples):
     """Conditions and targets, each target closed by `<end>`."""
 
     def __init__(
-        self, task: Translation, conditions: Mapping[str, Column], target: Column | None, training: bool = False
+        self,
+        task: Translation,
+        conditions: Mapping[str, Column],
+        target: Column | None = None,
+        training: bool = False,
+        references: Callable[[], list[str]] = list,
     ) -> None:
-        self.task, self.conditions, self.target = task, conditions, target
+        self.task, self.conditions, self.target, self.references = task, conditions, target, references
         read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
         written = read if target is None else np.diff(target.offsets)
+        self.reading = read
         # those of like length together: first by what is written and then by what is read, which is longest first
         # where an odd number is written, so that neighbours are alike where the number changes
         most = 1 + int(np.max(read, initial=0))
@@ -149,7 +155,12 @@ class Translation(Task):
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Pairs:
         columns = self._columns(data, which, [*self.settings.conditions, TARGET])
-        return Pairs(self, columns, columns.pop(TARGET), training)
+        target = columns.pop(TARGET)
+
+        def references() -> list[str]:
+            return [record.fields[TARGET] for record in self._records(data, which)]
+
+        return Pairs(self, columns, target, training, references)
 
     def asked(self, data: DataSettings) -> Pairs:
         lines = data.format == "txt" and len(self.settings.conditions) == 1  # a line each, as they are typed
@@ -243,6 +254,13 @@ class Translation(Task):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         loss = totals["sum"] / totals["count"]
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
+
+    @property
+    def judges(self) -> Sequence[str]:  # type: ignore[override]
+        return self.settings.metrics
+
+    def references(self, split: Split) -> list[str]:
+        return cast(Pairs, split).references()
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
         if list(self.settings.conditions.values()) != ["text"]:
