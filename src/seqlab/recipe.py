@@ -78,9 +78,9 @@ class DataSettings(Settings):
     hold_out: float | None = Field(default=None, gt=0, lt=1)
     """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
     fifth."""
-    format: Literal[
-        "auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu", "aligned"
-    ] = "auto"
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu", "aligned"] = (
+        "auto"
+    )
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""

@@ -35,7 +35,7 @@ from seqlab.data.contents import (
 )
 from seqlab.data.files import BLOCK, Piece, find_files, opened
 from seqlab.data.noise import scrambled
-from seqlab.data.records import Record
+from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
@@ -178,11 +178,24 @@ def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record
             if synthetic.is_synthetic(name):
                 raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
             for document in builtin.documents(name, split):
-                place = f"{name}:{document.name}"
-                if len(asked.roles) > 1 and set(asked.roles) == set(document.fields):
-                    yield Record(document.fields, place, 1)
-                else:
-                    yield from text_records([Piece(document.text, 1, ends=True)], place, asked)
+                yield from _of_document(document, name, asked)
+
+
+def _of_document(document: Document, name: str, asked: Asked) -> Iterator[Record]:
+    """The fields of a built-in set by role; where one role is asked for that it has no field for, its text."""
+    chosen = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
+    if len(chosen) == 1 and document.fields.keys().isdisjoint(chosen) and chosen.keys().isdisjoint(asked.data.columns):
+        chosen = dict.fromkeys(chosen, "text")
+    for role, field in chosen.items():
+        if field not in document.fields:
+            fields = ", ".join(document.fields)
+            hint = f"it has {fields}: choose with data.columns.{role}"
+            raise DataError(f"'{name}' cannot give {' and '.join(asked.roles)}", hint=hint)
+    place = f"{name}:{document.name}"
+    if list(chosen.values()) == ["text"]:
+        yield from text_records([Piece(document.fields["text"], 1, ends=True)], place, asked)
+    else:
+        yield Record({role: document.fields[field] for role, field in chosen.items()}, place, 1)
 
 
 def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
