@@ -72,7 +72,8 @@ class DataSettings(Settings):
     """Where the sequences come from."""
 
     train: str | list[str]
-    """A file, a folder, a pattern such as `books/*.txt`, several of them, or the name of a built-in data set."""
+    """A file, a folder, a pattern such as `books/*.txt`, what the names of aligned files share, several of them, or the
+    name of a built-in data set."""
     valid: str | list[str] | None = None
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
