@@ -72,18 +72,22 @@ class DataSettings(Settings):
     """Where the sequences come from."""
 
     train: str | list[str]
-    """A file, a folder, a pattern such as `books/*.txt`, several of them, or the name of a built-in data set."""
+    """A file, a folder, a pattern such as `books/*.txt`, what the names of aligned files share, several of them, or the
+    name of a built-in data set."""
     valid: str | list[str] | None = None
     """Likewise; without it, a part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
     """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
     fifth."""
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu", "aligned"] = (
+        "auto"
+    )
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
     columns: dict[str, str | Annotated[int, Field(strict=True)]] = {}
-    """Which column or field plays which role, such as `text: body`; by number where columns have no names."""
+    """Which column, field, suffix of aligned files (`source: de`) or field of a built-in set plays which role, such as
+    `text: body`; by number, from 0, where columns have no names."""
     scramble: float = Field(default=0.0, ge=0, le=1)
     """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""
 

@@ -57,6 +57,9 @@ def bad(tmp_path_factory, runs) -> Path:
         "model.yaml": RECIPE.replace("gpt", "gtp"),
         "neither.yaml": RECIPE.replace("{steps: 2}", "{batch_size: 4}"),
         "other.csv": "id,body\n1,hello\n",
+        "uneven.de": "eins\nzwei\n" * 50,
+        "uneven.en": "one\ntwo\n" * 49,
+        "table.tsv": "de\ten\neins\tone\n",
         "broken.jsonl": '{"text": "fine"}\n{"text": \n',
         "numbers.jsonl": '{"text": "fine"}\n{"text": [1]}\n',
         "syntax.py": "import seqlab\nclass Mine(:\n",
@@ -89,6 +92,7 @@ TRAIN = ["train", "lm/gpt", "data.train={text}", "tokenizer.kind=character", "mo
 SMALL = [*TRAIN, "model.context=32", "task.window=32", "training.steps=2"]
 LSTM = ["train", "lm/lstm", "data.train={text}", "tokenizer.kind=character", "model.width=16", "training.steps=2"]
 CONV = ["train", "lm/conv", "data.train={text}", "tokenizer.kind=character", "model.width=8", "training.steps=2"]
+LABELS = ["train", "classification/lstm", "data.columns={text: de, label: en}", "training.steps=2"]
 OUT = ["--out", "out"]
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
@@ -107,6 +111,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "train is valid": ([*SMALL, "data.valid={text}", *OUT], ["same files", "data.valid"]),
     "missing valid": ([*SMALL, "data.valid=missing.txt", *OUT], ["no file or folder 'missing.txt'"]),
     "other column": ([*SMALL, "data.train={bad}/other.csv", *OUT], ["other.csv, line 2", "'text'", "body"]),
+    "uneven files": ([*LABELS, "data.train={bad}/uneven", *OUT], ["uneven.de: 100 lines", "uneven.en has 98"]),
+    "a missing file of two": ([*LABELS, "data.train={bad}/uneven", "data.columns.label=fr", *OUT], ["uneven.fr"]),
+    "a number too large": ([*SMALL, "data.train={bad}/table.tsv", "data.columns.text=2", *OUT], ["line 1", "'2'"]),
+    "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' cannot give text", "source, target"]),
     "broken row": ([*SMALL, "data.train={bad}/broken.jsonl", *OUT], ["broken.jsonl, line 2", "broken JSON"]),
     "no text in a row": ([*SMALL, "data.train={bad}/numbers.jsonl", *OUT], ["numbers.jsonl, line 2", "no text"]),
     # what a recipe may be

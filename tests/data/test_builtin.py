@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from seqlab.data import builtin
+from seqlab.data import builtin, library
 from seqlab.data.readers import read
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
@@ -26,20 +26,22 @@ SMALLEST = {
 @pytest.mark.parametrize("name", SMALLEST)
 def test_builtin_text(name):
     train, valid = list(builtin.documents(name, "train")), list(builtin.documents(name, "valid"))
-    sizes = [sum(len(document.text) for document in part) for part in (train, valid)]
+    sizes = [sum(len(document.fields["text"]) for document in part) for part in (train, valid)]
     assert sum(sizes) > SMALLEST[name]
     assert 0.02 < sizes[1] / sum(sizes) < 0.09
-    assert max(len(document.text) for document in valid) < 0.25 * sizes[1]
+    assert max(len(document.fields["text"]) for document in valid) < 0.25 * sizes[1]
     names = [document.name for document in train + valid]
     assert len(set(names)) == len(names)
     assert not [name for name in names if "/test" in name or "site-packages" in name]
-    assert all(document.text for document in train + valid)
+    assert all(document.fields["text"] for document in train + valid)
 
 
 def test_the_reader_gives_whole_documents_of_the_fixed_split():
     data = DataSettings(train="python-docs")
     records = list(read(data, "valid"))
-    assert [record.fields["text"] for record in records] == [d.text for d in builtin.documents("python-docs", "valid")]
+    assert [record.fields["text"] for record in records] == [
+        d.fields["text"] for d in builtin.documents("python-docs", "valid")
+    ]
     assert all(record.ends for record in records)
     assert records[0].file.startswith("python-docs:")
     lines = list(read(DataSettings(train="python-docs", documents="line"), "valid"))
@@ -62,19 +64,19 @@ def test_topics_come_with_labels_and_no_text_twice():
 
 def test_docstrings_come_from_top_to_bottom():
     source = '"""module"""\nclass A:\n "class"\n def f(self):\n  "method"\ndef g():\n "function"\n'
-    assert builtin._docstrings(source) == ["module", "class", "method", "function"]
-    assert builtin._docstrings("print 1") == []
+    assert library._docstrings(source) == ["module", "class", "method", "function"]
+    assert library._docstrings("print 1") == []
 
 
 def test_bytecode_is_what_the_disassembler_says():
     source = "import os\n\ndef f(a):\n    return [g(x) for x in a if x] + os.sep\n\nclass A:\n    b = lambda: 1\n"
-    codes = builtin._compiled(source)
+    codes = library._compiled(source)
     names = {code.co_name for code in codes}
     assert {"<module>", "f", "A", "<lambda>"} <= names
     for code in codes:
         said = [one.opname for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
-        assert builtin._instructions(code) == said
-    assert builtin._compiled("print 1") == []
+        assert library._instructions(code) == said
+    assert library._compiled("print 1") == []
 
 
 def test_the_same_in_every_process():

@@ -64,7 +64,9 @@ def test_a_number_is_always_the_same_date():
 
 
 def test_no_date_is_in_both_parts_whatever_their_number():
-    small, large = ([{one.text for one in documents(name, part)} for part in ("train", "valid")] for name in NAMES)
+    small, large = (
+        [{one.fields["text"] for one in documents(name, part)} for part in ("train", "valid")] for name in NAMES
+    )
     assert [len(small[0]) + len(small[1]), len(large[0]) + len(large[1])] == [1500, 3000]
     assert small[0] < large[0]
     assert small[1] < large[1]

@@ -15,12 +15,14 @@ PARTS = ("train", "valid")
 
 def test_a_name_has_one_language_and_a_thing_one_part():
     train, valid = (list(documents("languages", part)) for part in PARTS)
-    texts = [one.text for one in train + valid]
+    texts = [one.fields["text"] for one in train + valid]
     assert len(texts) == len(set(texts)) > 40_000
-    assert {one.label for one in train} == {one.label for one in valid}
-    assert len({one.label for one in train}) > 70
+    assert {one.fields["label"] for one in train} == {one.fields["label"] for one in valid}
+    assert len({one.fields["label"] for one in train}) > 70
     assert not {one.key for one in train} & {one.key for one in valid}
-    assert {one.label: one.text for one in train + valid if one.key == "territory/DE"}["French"] == "Allemagne"
+    assert {one.fields["label"]: one.fields["text"] for one in train + valid if one.key == "territory/DE"}[
+        "French"
+    ] == "Allemagne"
     assert "Peru" not in texts
 
 
@@ -28,14 +30,16 @@ def test_digits_are_those_of_the_library():
     datasets = pytest.importorskip("sklearn.datasets")
     pixels, labels = datasets.load_digits(return_X_y=True)
     found = sorted((one for part in PARTS for one in documents("digits", part)), key=lambda one: int(one.name))
-    assert (np.array([one.text.split() for one in found], dtype=int) == pixels).all()
-    assert [int(one.label) for one in found] == labels.tolist()
+    assert (np.array([one.fields["text"].split() for one in found], dtype=int) == pixels).all()
+    assert [int(one.fields["label"]) for one in found] == labels.tolist()
     assert 300 < len(list(documents("digits", "valid"))) < 420
 
 
 def test_permuted_digits_are_all_permuted_alike():
     pytest.importorskip("sklearn")
-    plain, permuted = (np.array([one.text.split() for one in documents(name, "train")], int) for name in DIGITS)
+    plain, permuted = (
+        np.array([one.fields["text"].split() for one in documents(name, "train")], int) for name in DIGITS
+    )
     assert (plain != permuted).any()
     columns = [sorted(map(tuple, each.T)) for each in (plain, permuted)]
     assert columns[0] == columns[1]
@@ -66,8 +70,8 @@ def test_copy_is_what_its_definition_says():
 
 
 def test_copies_of_different_sizes_have_nothing_in_common():
-    small, large = ({one.text for one in documents(name, "train")} for name in ("copy:7:100", "copy:7:1000"))
-    tests = {one.text for one in documents("copy-test:7:100", "valid")}
+    small, large = ({one.fields["text"] for one in documents(name, "train")} for name in ("copy:7:100", "copy:7:1000"))
+    tests = {one.fields["text"] for one in documents("copy-test:7:100", "valid")}
     assert not large & tests
     assert not large & small
 

@@ -3,6 +3,7 @@
 Plain text (everything without another extension): a record is the file (in pieces, every character kept), a
 paragraph or a line (without blank lines and the \\n or \\r\\n at ends of lines). Text is UTF-8, and a BOM at its
 start is dropped. .jsonl (an object a line), .csv and .tsv (a header, then rows), .parquet: a record is a row.
+Two files side by side (`data/aligned.py`): a record is a line of each.
 .conll and .bio (a token a line), .conllu: a record is a sentence (`data/conll.py`).
 .npy: an array, one long sequence or a sequence a row. .fasta (.fa, .fna, .faa): the letters of each sequence,
 without its header and ends of lines.
@@ -11,16 +12,18 @@ without its header and ends of lines.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqlab.data.aligned import Aligned, aligned_records
 from seqlab.data.arrays import array_cut, array_records, opened_array
 from seqlab.data.conll import columns_of, sentences
 from seqlab.data.files import BLOCK, Piece, cut_point, format_of, lines, pieces, size_of
+from seqlab.data.headers import choose_columns
 from seqlab.data.parquet import Parquet
 from seqlab.data.records import Record
-from seqlab.data.rows import Row, parse_rows
+from seqlab.data.rows import Row, first_row, parse_rows
 from seqlab.data.symbols import joined, parsed
 from seqlab.errors import DataError, nearest
 from seqlab.recipe import DataSettings
@@ -39,43 +42,56 @@ class Asked:
 
     def only_role(self, where: str) -> str:
         if len(self.roles) != 1:
-            hint = "give a .jsonl, .csv, .tsv or .parquet file with these columns"
+            hint = "give a .jsonl, .csv, .tsv or .parquet file with these columns, or what aligned files' names share"
             raise DataError(f"plain text cannot give {' and '.join(self.roles)}", where=where, hint=hint)
         return self.roles[0]
 
 
-def format_in(path: Path, data: DataSettings) -> str:
+def format_in(path: Path | Aligned, data: DataSettings) -> str:
+    if isinstance(path, Aligned):
+        return "aligned"
     return format_of(path) if data.format == "auto" else data.format
 
 
-def records_of(path: Path, asked: Asked, start: int = 0, stop: int | None = None) -> Iterator[Record]:
+def bytes_in(path: Path | Aligned) -> int:
+    """Of a file or of all those side by side, unpacked."""
+    return sum(map(size_of, path.paths)) if isinstance(path, Aligned) else size_of(path)
+
+
+def records_of(path: Path | Aligned, asked: Asked, start: int = 0, stop: int | None = None) -> Iterator[Record]:
     """The records of one file, or of a part of a text that can be cut; a file without any is an error."""
     format, none = format_in(path, asked.data), True
-    if format == "npy":
+    if isinstance(path, Aligned):
+        records = aligned_records(path, asked.roles)
+    elif format == "npy":
         records = _of_array(path, asked, start, stop)
     elif format == "parquet":
-        records = _of_rows(_parquet_rows(path, asked), path, asked)
+        records = _of_rows(_parquet_rows(path, asked), path, asked, _named(asked))
     elif format == "fasta":
         records = _of_fasta(pieces(path, start, stop), path, asked)
     elif format == "txt":
         records = text_records(pieces(path, start, stop), str(path), asked)
     elif format in ("conll", "conllu"):
         records = sentence_records(pieces(path), str(path), asked, format)
+    elif format == "jsonl":
+        records = _of_rows(parse_rows(format, lines(pieces(path), str(path))), path, asked, _named(asked))
     else:
-        records = _of_rows(parse_rows(format, lines(pieces(path), str(path))), path, asked)
+        records = _of_table(path, format, asked)
     for record in records:
         none = False
         yield record
     if none:
-        what = "empty file" if size_of(path) == 0 else "no records in it"
+        what = "empty file" if bytes_in(path) == 0 else "no records in it"
         raise DataError(what, where=str(path), hint="leave it out or fill it")
 
 
 # ---------------------------------------------------------------------- where a file can be cut
 
 
-def texts_in(path: Path, data: DataSettings, at_most: int) -> int | None:
+def texts_in(path: Path | Aligned, data: DataSettings, at_most: int) -> int | None:
     """How many texts that can be cut anywhere are in a file, counted so far; None where a record is a row or line."""
+    if isinstance(path, Aligned):
+        return None
     format = format_in(path, data)
     if format == "npy":
         return 1 if opened_array(path).ndim == 1 else None
@@ -96,10 +112,11 @@ def cut_of(path: Path, data: DataSettings, share: float) -> int:
     return cut_point(path, share) if size_of(path) >= SHORTEST else 0
 
 
-def plain_size(path: Path, data: DataSettings) -> int | None:
+def plain_size(path: Path | Aligned, data: DataSettings) -> int | None:
     """The bytes of a plain text that is not packed: what is read is what is encoded."""
-    plain = format_in(path, data) in ("txt", "fasta") and path.suffix.lower() != ".gz"
-    return path.stat().st_size if plain else None
+    if isinstance(path, Aligned) or format_in(path, data) not in ("txt", "fasta") or path.suffix.lower() == ".gz":
+        return None
+    return path.stat().st_size
 
 
 # ---------------------------------------------------------------------- texts
@@ -172,8 +189,20 @@ def _of_fasta(text: Iterable[Piece], path: Path, asked: Asked) -> Iterator[Recor
 # ---------------------------------------------------------------------- rows and arrays
 
 
-def _of_rows(rows: Iterable[Row], path: Path, asked: Asked) -> Iterator[Record]:
-    columns = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
+def _named(asked: Asked) -> dict[str, str]:
+    """The name of each role's column."""
+    return {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
+
+
+def _of_table(path: Path, format: str, asked: Asked) -> Iterator[Record]:
+    def text() -> Iterator[tuple[int, str]]:
+        return lines(pieces(path), str(path))
+
+    chosen = choose_columns(asked.roles, asked.data.columns, str(path), lambda: first_row(format, text()))
+    return _of_rows(parse_rows(format, text(), chosen.header), path, asked, chosen.columns)
+
+
+def _of_rows(rows: Iterable[Row], path: Path, asked: Asked, columns: Mapping[str, str]) -> Iterator[Record]:
     for row in rows:
         if row.fault is not None:
             place = f"{path}, line {row.line}, column {row.column}"
@@ -186,7 +215,9 @@ def _cell(row: Row, column: str, role: str, path: Path, asked: Asked) -> str:
     """A cell as text; a number or a truth value as JSON writes it, a list (where they are wanted) with blanks."""
     where = f"{path}, {row.place}"
     if column not in row.cells:
-        hint = f"name the right one: data.columns.{role}; {nearest(column, row.cells)}"
+        hint = f"name the right one: data.columns.{role}; {nearest(column, (name[:30] for name in row.cells))}"
+        if format_in(path, asked.data) in ("csv", "tsv"):
+            hint += "; where the first line is no header, all are numbers from 0"
         raise DataError(f"no column '{column}'", where=where, hint=hint)
     value = row.cells[column]
     if isinstance(value, bool | int | float):
@@ -210,10 +241,10 @@ def _cell(row: Row, column: str, role: str, path: Path, asked: Asked) -> str:
 
 def _parquet_rows(path: Path, asked: Asked) -> Iterator[Row]:
     file = Parquet(path)
-    columns = {str(asked.data.columns.get(role, role)): role for role in asked.roles}
-    for column, role in columns.items():
+    columns = _named(asked)
+    for role, column in columns.items():
         file.column(column, role, lists=asked.symbols)
-    return file.rows(list(columns))
+    return file.rows(list(dict.fromkeys(columns.values())))
 
 
 def _of_array(path: Path, asked: Asked, start: int, stop: int | None) -> Iterator[Record]:

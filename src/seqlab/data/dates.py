@@ -15,10 +15,13 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import lru_cache
 from itertools import count, islice
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seqlab.data.randomness import mix
 from seqlab.data.records import Document
+
+if TYPE_CHECKING:
+    from babel import Locale
 
 Format = Literal["full", "long", "medium", "short"]
 FORMATS: tuple[Format, ...] = ("full", "long", "medium", "short")
@@ -54,11 +57,17 @@ def written_date(number: int, locales: Sequence[str] | None = None) -> WrittenDa
 
 def pieces(day: date, locale: str, format: Format) -> tuple[Piece, ...]:
     """Joined, they are the date as Babel writes it: each field of the pattern by itself, and what is between them."""
-    from babel import Locale
     from babel.dates import DateTimeFormat
 
-    fields = DateTimeFormat(day, Locale.parse(locale))
+    fields = DateTimeFormat(day, _known(locale))
     return tuple(Piece(fields[field] if field else text, tag) for field, text, tag in _pattern(locale, format))
+
+
+@lru_cache(maxsize=2000)
+def _known(locale: str) -> Locale:
+    from babel import Locale
+
+    return Locale.parse(locale)
 
 
 @lru_cache(maxsize=5000)
@@ -107,4 +116,4 @@ def _different() -> Iterator[Document]:
         text = " ".join(word for word, _ in words)
         if text not in seen:
             seen.add(text)
-            yield Document(text, text, tags=" ".join(tag for _, tag in words))
+            yield Document(text, {"text": text, "tags": " ".join(tag for _, tag in words)})

@@ -28,4 +28,4 @@ def digits(permuted: bool = False) -> Iterator[Document]:
     order = permute(places, PIXELS, ORDER_KEY) if permuted else places
     pixels, labels = load_digits(return_X_y=True)
     for number, (picture, label) in enumerate(zip(pixels.astype(int), labels, strict=True)):
-        yield Document(str(number), " ".join(map(str, picture[order])), label=str(label))
+        yield Document(str(number), {"text": " ".join(map(str, picture[order])), "label": str(label)})

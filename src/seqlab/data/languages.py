@@ -32,7 +32,9 @@ def languages() -> Iterator[Document]:
     for name, of in spoken.items():
         code, thing = of[0]
         if {other for other, _ in of} == {code}:
-            yield Document(f"{thing}/{code}", name, label=Locale.parse(code).english_name, key=thing)
+            yield Document(
+                f"{thing}/{code}", {"text": name, "label": Locale.parse(code).english_name or code}, key=thing
+            )
 
 
 def _names(code: str) -> Iterator[tuple[str, str]]:

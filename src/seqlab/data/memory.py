@@ -1,4 +1,4 @@
-"""The copy task: ten symbols, a long silence, and at a sign they are to be said again.
+"""Tasks of memory and order. `copy`: ten symbols, a long silence, and at a sign they are to be said again.
 
 reads   c a h h b f a e d b _ _ _ _ : _ _ _ _ _ _ _ _ _ _        10 symbols of 8, T − 1 blanks, the sign, 10 blanks
 says    _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ c a h h b f a e d b        T + 10 blanks, then the 10 symbols
@@ -16,6 +16,7 @@ from seqlab.data.randomness import mix
 from seqlab.data.records import Document
 
 SYMBOLS, BLANK, SIGN, REMEMBERED = "abcdefgh", "_", ":", 10
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def copy(silence: int, many: int) -> Iterator[Document]:
@@ -25,4 +26,29 @@ def copy(silence: int, many: int) -> Iterator[Document]:
         symbols = [SYMBOLS[drawn >> 3 * place & 7] for place in range(REMEMBERED)]
         read = [*symbols, *BLANK * (silence - 1), SIGN, *BLANK * REMEMBERED]
         said = [*BLANK * (silence + REMEMBERED), *symbols]
-        yield Document(str(number), " ".join(read), tags=" ".join(said))
+        yield Document(str(number), {"text": " ".join(read), "tags": " ".join(said)})
+
+
+def reverse(longest: int, many: int) -> Iterator[Document]:
+    """So many words of letters with blanks between them, and the same from the end: c a f b → b f a c."""
+    for source in _letters(longest, many):
+        yield _pair(source, source[::-1])
+
+
+def sort(longest: int, many: int) -> Iterator[Document]:
+    """The same letters in the order of the alphabet: c a f b → a b c f."""
+    for source in _letters(longest, many):
+        yield _pair(source, sorted(source))
+
+
+def _letters(longest: int, many: int) -> Iterator[list[str]]:
+    """From half as many letters as are allowed up to all of them."""
+    shortest = (longest + 1) // 2
+    for number in range(many):
+        length = shortest + mix(longest, number) % (longest - shortest + 1)
+        yield [ALPHABET[mix(longest, number, place) % len(ALPHABET)] for place in range(length)]
+
+
+def _pair(source: list[str], target: list[str]) -> Document:
+    read = " ".join(source)
+    return Document(read, {"source": read, "target": " ".join(target)})

@@ -1,9 +1,9 @@
 """Sources of every kind become records.
 
-A source is a file, a folder, a pattern, any of them packed with gzip (`.gz`), or the name of a built-in data
-set. A word without a separator or a suffix that names a built-in set (`python-docs`) always means that set;
-to read a file or a folder of that name, write `./python-docs`. A file that several sources name is read once,
-and files of `valid` are left out of `train`.
+A source is a file, a folder, a pattern, any of them packed with gzip (`.gz`), the name that aligned files share, or
+the name of a built-in data set. A word without a separator or a suffix that names a built-in set (`python-docs`)
+always means that set; to read a file or a folder of that name, write `./python-docs`. A file that several sources
+name is read once, and files of `valid` are left out of `train`.
 
 `data/contents.py` says which formats there are and what is a record of each.
 
@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Literal
 
 from seqlab.data import builtin, synthetic
+from seqlab.data.aligned import Aligned, find_aligned, similar_files
 from seqlab.data.contents import (
     Asked,
+    bytes_in,
     cut_of,
     format_in,
     plain_size,
@@ -31,13 +33,16 @@ from seqlab.data.contents import (
     text_records,
     texts_in,
 )
-from seqlab.data.files import BLOCK, Piece, find_files, opened, size_of
+from seqlab.data.files import BLOCK, Piece, find_files, opened
 from seqlab.data.noise import scrambled
-from seqlab.data.records import Record
+from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
 Split = Literal["train", "valid"]
+Source = Path | Aligned | str
+"""A file, files side by side, or a built-in set."""
+Files = Sequence[Path | Aligned]
 FEWEST_DOCUMENTS = 20
 HELD_OUT = 0.05
 MOST_HELD_OUT = 250_000
@@ -67,7 +72,7 @@ def size(data: DataSettings, split: Split) -> int | None:
     """The bytes of text to come, about; None where that cannot be known without reading them."""
     if split == "valid" and data.valid is None:
         return None
-    sizes = [plain_size(source, data) if isinstance(source, Path) else None for source in sources(data, split)]
+    sizes = [None if isinstance(source, str) else plain_size(source, data) for source in sources(data, split)]
     return None if None in sizes else sum(one or 0 for one in sizes)
 
 
@@ -93,9 +98,14 @@ def fingerprint(data: DataSettings, split: Split) -> str:
             owner = synthetic if synthetic.is_synthetic(source) else builtin
             whole.append([source, owner.content_hash(source)])
         else:
-            facts = source.stat()
-            whole.append([format_in(source, data), _digest(source, facts.st_size, facts.st_mtime_ns)])
+            paths = source.paths if isinstance(source, Aligned) else [source]
+            whole.append([format_in(source, data), *map(_digest_now, paths)])
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def _digest_now(path: Path) -> str:
+    facts = path.stat()
+    return _digest(path, facts.st_size, facts.st_mtime_ns)
 
 
 @lru_cache(maxsize=10_000)
@@ -111,12 +121,12 @@ def _digest(path: Path, size: int, changed: int) -> str:
 # ---------------------------------------------------------------------- which sources
 
 
-def sources(data: DataSettings, split: Split) -> list[Path | str]:
+def sources(data: DataSettings, split: Split) -> list[Source]:
     """Files, and names of built-in sets, of a split: each once."""
-    valid = _resolved(data.valid) if data.valid is not None else {}
+    valid = _resolved(data.valid, data) if data.valid is not None else {}
     if split == "valid" and data.valid is not None:
         return list(valid.values())
-    found = _resolved(data.train)
+    found = _resolved(data.train, data)
     if not found:
         raise DataError("data.train is an empty list", hint="name a file, a folder, a pattern or a built-in data set")
     left = [source for key, source in found.items() if isinstance(source, str) or key not in valid]
@@ -128,22 +138,29 @@ def sources(data: DataSettings, split: Split) -> list[Path | str]:
     return left
 
 
-def _resolved(names: str | list[str]) -> dict[Path | str, Path | str]:
+def _resolved(names: str | list[str], data: DataSettings) -> dict[Path | str, Source]:
     """By identity, so that two names of one file are one."""
-    found: dict[Path | str, Path | str] = {}
+    found: dict[Path | str, Source] = {}
     for name in [names] if isinstance(names, str) else names:
         if builtin.is_builtin(name) or synthetic.is_synthetic(name):
             found[name] = name
         else:
-            for file in _found(name):
-                found.setdefault(file.resolve(), file)
+            for file in _found(name, data):
+                found.setdefault((file.stem if isinstance(file, Aligned) else file).resolve(), file)
     return found
 
 
-def _found(name: str) -> list[Path]:
+def _found(name: str, data: DataSettings) -> Sequence[Path | Aligned]:
     if not name:  # as a path it would be the folder one is in
         raise DataError("an empty name for data", hint="name a file, a folder, a pattern or a built-in data set")
     try:
+        if data.format in ("auto", "aligned") and (aligned := find_aligned(name, data)):
+            return aligned
+        hint = similar_files(name)
+        if data.format == "aligned":
+            raise DataError(f"no aligned files '{name}'", hint=hint or "data.columns should have their suffixes")
+        if hint:
+            raise DataError(f"no file or folder '{name}'", hint=hint)
         return find_files(name, also=[*builtin.TEXTS, *synthetic.SETS])
     except OSError as error:  # a name too long for a file, a folder that may not be looked into
         raise DataError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
@@ -152,8 +169,8 @@ def _found(name: str) -> list[Path]:
 # ---------------------------------------------------------------------- records of sources
 
 
-def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Record]:
-    files = [source for source in sources if isinstance(source, Path)]
+def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record]:
+    files = [source for source in sources if not isinstance(source, str)]
     if files:
         yield from _of_all(files, asked) if asked.data.valid is not None else _held_out(files, asked, split)
     for name in sources:
@@ -161,14 +178,27 @@ def _chain(sources: list[Path | str], asked: Asked, split: Split) -> Iterator[Re
             if synthetic.is_synthetic(name):
                 raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
             for document in builtin.documents(name, split):
-                place = f"{name}:{document.name}"
-                if len(asked.roles) > 1 and set(asked.roles) == set(document.fields):
-                    yield Record(document.fields, place, 1)
-                else:
-                    yield from text_records([Piece(document.text, 1, ends=True)], place, asked)
+                yield from _of_document(document, name, asked)
 
 
-def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:
+def _of_document(document: Document, name: str, asked: Asked) -> Iterator[Record]:
+    """The fields of a built-in set by role; where one role is asked for that it has no field for, its text."""
+    chosen = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
+    if len(chosen) == 1 and document.fields.keys().isdisjoint(chosen) and chosen.keys().isdisjoint(asked.data.columns):
+        chosen = dict.fromkeys(chosen, "text")
+    for role, field in chosen.items():
+        if field not in document.fields:
+            fields = ", ".join(document.fields)
+            hint = f"it has {fields}: choose with data.columns.{role}"
+            raise DataError(f"'{name}' cannot give {' and '.join(asked.roles)}", hint=hint)
+    place = f"{name}:{document.name}"
+    if list(chosen.values()) == ["text"]:
+        yield from text_records([Piece(document.fields["text"], 1, ends=True)], place, asked)
+    else:
+        yield Record({role: document.fields[field] for role, field in chosen.items()}, place, 1)
+
+
+def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
     for path in files:
         yield from records_of(path, asked)
 
@@ -176,13 +206,13 @@ def _of_all(files: list[Path], asked: Asked) -> Iterator[Record]:
 # ---------------------------------------------------------------------- holding out
 
 
-def _held_out(files: list[Path], asked: Asked, split: Split) -> Iterator[Record]:
+def _held_out(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
     if _few_texts(files, asked.data):
         return _ends_of_texts(files, asked, split)
     return _spread(files, asked, split)
 
 
-def _few_texts(files: list[Path], data: DataSettings) -> bool:
+def _few_texts(files: Files, data: DataSettings) -> bool:
     """Whether all of them can be cut anywhere, and are too few documents to hold out whole ones."""
     documents = 0
     for path in files:
@@ -192,10 +222,10 @@ def _few_texts(files: list[Path], data: DataSettings) -> bool:
     return True
 
 
-def _ends_of_texts(files: list[Path], asked: Asked, split: Split) -> Iterator[Record]:
+def _ends_of_texts(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
     """Each text up to its cut, or after it; a text too short to be cut is all train."""
     share = _share(files, asked.data)
-    cuts = [cut_of(path, asked.data, share) for path in files]
+    cuts = [cut_of(path, asked.data, share) if isinstance(path, Path) else 0 for path in files]
     if not any(cuts):
         for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
             pass
@@ -207,7 +237,7 @@ def _ends_of_texts(files: list[Path], asked: Asked, split: Split) -> Iterator[Re
             yield from records_of(path, asked, start=cut)
 
 
-def _spread(files: list[Path], asked: Asked, split: Split) -> Iterator[Record]:
+def _spread(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
     limit = _limit(_of_all(files, asked), _share(files, asked.data), files)
     document = 0
     for record in _of_all(files, asked):
@@ -216,12 +246,12 @@ def _spread(files: list[Path], asked: Asked, split: Split) -> Iterator[Record]:
         document += record.ends
 
 
-def _share(files: list[Path], data: DataSettings) -> float:
+def _share(files: Files, data: DataSettings) -> float:
     """As asked for; or a twentieth, and of large data no more than an evaluation needs."""
-    return data.hold_out or min(HELD_OUT, MOST_HELD_OUT / max(1, sum(size_of(path) for path in files)))
+    return data.hold_out or min(HELD_OUT, MOST_HELD_OUT / max(1, sum(map(bytes_in, files))))
 
 
-def _limit(records: Iterable[Record], share: float, files: list[Path]) -> int:
+def _limit(records: Iterable[Record], share: float, files: Files) -> int:
     """A document is held out when its hash is below this: the share, or what leaves neither split empty.
 
     Reads only as far as it takes to find a document of either kind.
@@ -242,6 +272,6 @@ def _hash(number: int) -> int:
     return int.from_bytes(hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).digest(), "little")
 
 
-def _too_little(files: list[Path]) -> DataError:
+def _too_little(files: Files) -> DataError:
     names = ", ".join(str(file) for file in files[:3]) + (", ..." if len(files) > 3 else "")
     return DataError("too little data to hold out a part of it", where=names, hint="give data.valid")

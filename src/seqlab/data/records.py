@@ -43,15 +43,7 @@ class Document:
     """One of a built-in set."""
 
     name: str
-    text: str
-    label: str | None = None
-    """Of sets that are for classification."""
-    tags: str | None = None
-    """Of sets that are for tagging: one for each word, blanks between them."""
+    fields: Mapping[str, str]
+    """By the role that each plays unless `data.columns` says otherwise; the same ones in all documents of a set."""
     key: str | None = None
     """What decides whether it is held out; its name, unless others are to go with it."""
-
-    @property
-    def fields(self) -> dict[str, str]:
-        every = {"text": self.text, "label": self.label, "tags": self.tags}
-        return {role: value for role, value in every.items() if value is not None}

@@ -29,9 +29,14 @@ class Row:
         return f"line {self.line}" if self.group is None else f"row group {self.group}, row {self.line}"
 
 
-def parse_rows(format: str, lines: Lines) -> Iterator[Row]:
+def parse_rows(format: str, lines: Lines, header: bool = True) -> Iterator[Row]:
     """The rows of a `jsonl`, `csv` or `tsv` file."""
-    return json_rows(lines) if format == "jsonl" else table_rows(lines, tabs=format == "tsv")
+    return json_rows(lines) if format == "jsonl" else table_rows(lines, format == "tsv", header)
+
+
+def first_row(format: str, lines: Lines) -> list[str]:
+    """The cells of the first row of a `csv` or `tsv` file; none where there is no row, or a broken one."""
+    return next((values for _, values, row in _parsed(lines, format == "tsv") if values or row), [])
 
 
 def json_rows(lines: Lines) -> Iterator[Row]:
@@ -52,27 +57,32 @@ def json_rows(lines: Lines) -> Iterator[Row]:
                 yield Row(number, fault=f"a JSON {type(cells).__name__} where an object {{...}} is wanted")
 
 
-def table_rows(lines: Lines, tabs: bool) -> Iterator[Row]:
-    """Rows below a header line; blank lines are skipped.
+def table_rows(lines: Lines, tabs: bool, header: bool = True) -> Iterator[Row]:
+    """Rows below a header line, or without one by numbers: "0", "1", ... and "-1", "-2", ...; blank lines are skipped.
 
     Commas: fields may be quoted with ", and hold ends of lines then. Tabs: nothing is quoted, since
     text/tab-separated-values forbids tabs inside fields and what is found in the wild has lone quotes in it.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    header: list[str] | None = None
+    names: list[str] | None = None
     for first, values, row in _parsed(lines, tabs):
         if row is not None:
             yield row
         elif not values:
             continue
-        elif header is None:
-            header = values
-            if len(set(header)) < len(header):
-                yield Row(first, fault=f"a column stands twice in the header ({', '.join(header)})")
-        elif len(values) != len(header):
-            yield Row(first, fault=f"{len(values)} fields where the header has {len(header)}")
+        elif names is None and header:
+            names = values
+            if len(set(names)) < len(names):
+                yield Row(first, fault=f"a column stands twice in the header ({', '.join(names)})")
+        elif names is not None and len(values) != len(names):
+            yield Row(
+                first, fault=f"{len(values)} fields where the {'header' if header else 'first row'} has {len(names)}"
+            )
+        elif header:
+            yield Row(first, dict(zip(names or (), values, strict=True)))
         else:
-            yield Row(first, dict(zip(header, values, strict=True)))
+            names = names or values
+            yield Row(first, {str(place): values[place] for place in range(-len(values), len(values))})
 
 
 def _parsed(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str], Row | None]]:
