@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -39,6 +40,8 @@ from seqlab.training.trainer import Silence, Trainer, Watcher
 LONGEST_SAMPLE = 200
 PAUSES = 8
 """Evaluations and samples in a run, where the recipe does not say."""
+ANSWERS = 3
+"""Held-out examples whose answers are the samples of a model that answers."""
 SHARE_OF_PAUSES = 0.15
 """Of a budget: where a text is so long that they would take more, there are fewer of them."""
 
@@ -135,6 +138,8 @@ class Prepared:
         body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
         if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
+        if self.task.judges:
+            return lambda: self._answers(objective)
         prompts = self.task.prompts([decoding.prompt])
         longest = max(len(prompt) for prompt in prompts.tokens)
         if body.context is not None and longest > body.context:
@@ -150,6 +155,15 @@ class Prepared:
             return [tokenizer.decode([token.id for (token,) in steps])]
 
         return sample
+
+
+    @torch.no_grad()
+    def _answers(self, objective: Objective) -> list[str]:
+        """What a model that answers with texts says to the first held-out examples."""
+        few = np.arange(min(ANSWERS, len(self.valid_split)))
+        device = next(objective.parameters()).device
+        answers = self.task.answers(objective, self.valid_split.batch(few, Key(0, 0)).to(device))
+        return [f"{one['text']} → {one['answer']}" for one in answers]
 
 
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
