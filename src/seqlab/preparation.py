@@ -156,7 +156,6 @@ class Prepared:
 
         return sample
 
-
     @torch.no_grad()
     def _answers(self, objective: Objective) -> list[str]:
         """What a model that answers with texts says to the first held-out examples."""

@@ -104,7 +104,8 @@ class PackedTokenEmbedding(nn.Module):
 def _as_in_gpt2(block: Block) -> bool:
     """Whether the kernel that is a whole block computes it."""
     parts = (type(block.attend), type(block.feed)) == (SelfAttention, FeedForward)
-    return parts and block.norm_before and not hasattr(block, "look") and block.feed.activation == "gelu"
+    plain = block.attend.causal and block.norm_before and not hasattr(block, "look")
+    return parts and plain and block.feed.activation == "gelu"
 
 
 class PackedFeedForward(nn.Module):

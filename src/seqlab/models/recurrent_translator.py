@@ -18,6 +18,7 @@ from seqlab.nn.dropout import Mask, dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.looking import LookingSettings, looking
 from seqlab.nn.output import OutputSettings, output_layer
+from seqlab.nn.recording import note
 from seqlab.nn.recurrent import Recurrent, Stack
 from seqlab.recipe import PartSettings
 
@@ -123,7 +124,8 @@ class RecurrentTranslator(LanguageModel):
             x, layers = self._one_by_one(x, lowest, mask, after)
         else:
             x, layers = self.lowest(x, [lowest], mask)
-            contexts, _ = self.attention(x, **_shared(after))
+            contexts, weights = self.attention(x, **_shared(after))
+            note(attention=weights[:, :, None])
             x = torch.cat([x, contexts], -1)
         contexts = x[..., self.lowest.layers[0].hidden :]
         if len(self.above.layers):
@@ -146,7 +148,7 @@ class RecurrentTranslator(LanguageModel):
         shared, before = _shared(state), self.attention.settings.asks == "before"
         context, seen, fed = state.rows.get("context"), state.rows.get("seen"), self.attention.settings.feeding
         real = [None] * x.shape[1] if mask is None else mask[:, :, None].unbind(1)
-        outputs = []
+        outputs, looks = [], []
         for word, here in zip(x[:, :, None].unbind(1), real, strict=True):
             asking = layer[0][:, None]
             if before:
@@ -161,6 +163,8 @@ class RecurrentTranslator(LanguageModel):
             if seen is not None:
                 seen = seen + (weights[:, 0] if here is None else weights[:, 0] * here)
             outputs.append(torch.cat([asking, found], -1))
+            looks.append(weights)
+        note(attention=torch.cat(looks, 1)[:, :, None])
         if context is not None and "context" in state.rows:
             state.rows["context"] = context
         if seen is not None:

@@ -6,7 +6,7 @@ B rows · T target positions · S sources · N source positions · D width of th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, SerializeAsAny
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from seqlab import registry
 from seqlab.nn.attention import meet
-from seqlab.nn.recording import note
 from seqlab.recipe import Kind, PartSettings
 
 LookingSettings = Annotated[SerializeAsAny[PartSettings] | None, Kind("attention")]
@@ -47,8 +46,6 @@ class Attention(nn.Module, ABC):
         coverage: bool = False
         """Whether a position's score depends on how much was looked at it before (Tu et al. 2016,
         https://arxiv.org/abs/1601.04811)."""
-
-    own: ClassVar[type[PartSettings]] = Settings
 
     def __init__(self, settings: Settings, query: int, states: int) -> None:
         super().__init__()
@@ -91,7 +88,6 @@ class Attention(nn.Module, ABC):
         weights = self._weights(scores.masked_fill(~real[:, None], -torch.inf), together, real)
         contexts = weights @ states
         contexts, weights = contexts.reshape(*shape, -1), weights.reshape(*shape, -1)
-        note(attention=weights[:, :, None])
         if self.gate is not None:
             contexts = torch.sigmoid(self.gate(queries)) * contexts
         return contexts, weights

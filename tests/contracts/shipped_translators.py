@@ -1,0 +1,84 @@
+"""Every model that reads a source, small, with weights far from zero: what the contracts are tested on."""
+
+from functools import cache
+
+import torch
+
+from seqlab import registry
+from seqlab.models.language_model import LanguageModel
+from seqlab.recipe import part_settings
+from seqlab.recipe_tree import Tree
+
+VOCAB, LABELS = 23, 3
+
+
+def _made(kind: str, loudness: float, **settings) -> LanguageModel:
+    model = registry.find("model", kind)(
+        part_settings("model", Tree({"kind": kind, **settings})), VOCAB, conditions=LABELS
+    )
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.mul_(loudness)
+            else:
+                weight.add_(torch.randn_like(weight) * 0.1)
+    return model
+
+
+def _recurrent(attention=None, **more) -> LanguageModel:
+    return _made("recurrent-translator", 1.5, width=20, attention=attention, **more)
+
+
+def _transformer(**more) -> LanguageModel:
+    return _made("transformer", 1.2, width=24, depth=2, heads=3, **more)
+
+
+BUILDERS = {
+    "v1": _recurrent,
+    "v1-depth-2-gru": lambda: _recurrent(depth=2, cell="gru"),
+    "v2": lambda: _recurrent("additive"),
+    "v3": lambda: _recurrent("additive", both_ways="first"),
+    "v4": lambda: _recurrent("additive", both_ways="first", depth=3),
+    "v6": lambda: _recurrent("additive", both_ways="first", depth=4, connections="residual"),
+    "asks-before": lambda: _recurrent({"kind": "additive", "asks": "before"}, depth=2, both_ways="all"),
+    "feeding": lambda: _recurrent({"kind": "dot", "feeding": True}),
+    "coverage": lambda: _recurrent({"kind": "additive", "coverage": True}),
+    "coverage-before": lambda: _recurrent({"kind": "bilinear", "coverage": True, "asks": "before"}),
+    "bilinear-gated": lambda: _recurrent({"kind": "bilinear", "gated": True}),
+    "dot": lambda: _recurrent("dot"),
+    "scaled-dot-sparse": lambda: _recurrent({"kind": "scaled-dot", "form": "sparse"}),
+    "additive-hard": lambda: _recurrent({"kind": "additive", "form": "hard"}),
+    "additive-local": lambda: _recurrent({"kind": "additive", "form": "local"}),
+    "separate": lambda: _recurrent("separate"),
+    "uniform": lambda: _recurrent("uniform"),
+    "encoder-of-its-own": lambda: _recurrent("additive", shared=False, encoder_depth=2),
+    "transformer": _transformer,
+    "transformer-2017": lambda: _transformer(norm="after", activation="relu", hidden=40),
+    "transformer-shallow-decoder": lambda: _transformer(encoder_depth=3, activation="swish", shared=False),
+}
+
+
+def build(name: str, seed: int = 1) -> LanguageModel:
+    """A new model; the same seed gives the same weights."""
+    torch.manual_seed(seed)
+    return BUILDERS[name]().eval()
+
+
+@cache
+def shipped(name: str) -> LanguageModel:
+    """One that tests share and do not change."""
+    return build(name)
+
+
+def some_sources(lengths, seed: int = 0) -> dict[str, torch.Tensor]:
+    """A label and words; padding is junk."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(VOCAB, (len(lengths), max(lengths)), generator=generator)
+    tokens[:, 0] = VOCAB + torch.randint(LABELS, (len(lengths),), generator=generator)
+    return {"tokens": tokens, "mask": torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]}
+
+
+def row_of(source, row: int) -> dict[str, torch.Tensor]:
+    """One source by itself, without its padding."""
+    length = int(source["mask"][row].sum())
+    return {name: tensor[row : row + 1, :length] for name, tensor in source.items()}

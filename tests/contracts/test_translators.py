@@ -1,0 +1,143 @@
+"""The contract of a model that reads a source, for every one that is shipped."""
+
+import pytest
+import torch
+from shipped_translators import BUILDERS, LABELS, VOCAB, build, row_of, shipped, some_sources
+
+from seqlab.decoding.beam import Beam, beam_search
+from seqlab.decoding.generate import generate
+from seqlab.decoding.packing import packed
+from seqlab.nn.recording import record
+
+pytestmark = pytest.mark.parametrize("name", BUILDERS)
+
+LENGTHS, WRITTEN = [7, 5, 1, 3, 7, 40], [9, 4, 7, 1, 9, 3]
+SOURCE = some_sources(LENGTHS)
+TOKENS = torch.randint(VOCAB, (6, 9), generator=torch.Generator().manual_seed(1))
+MASK = torch.arange(9) < torch.tensor(WRITTEN)[:, None]
+STOP = frozenset({0})
+
+
+def chances(model, states):
+    return model.logits(states).log_softmax(-1)
+
+
+def near(a, b):
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def whole(model, tokens=TOKENS, mask=MASK, source=SOURCE):
+    return chances(model, model(tokens, None, mask, source).states)
+
+
+def test_each_row_is_as_if_it_were_alone(name):
+    """Neither the padding of its source, nor that of its target, nor its neighbours matter."""
+    model = shipped(name)
+    together = whole(model)
+    for row, length in enumerate(WRITTEN):
+        alone = whole(model, TOKENS[row : row + 1, :length], None, row_of(SOURCE, row))
+        near(together[row, :length], alone[0])
+
+
+def test_a_state_is_the_same_as_none(name):
+    model = shipped(name)
+    with torch.no_grad():
+        output = model(TOKENS, model.start(SOURCE, 6), MASK)
+        near(chances(model, output.states)[MASK], whole(model)[MASK])
+        assert output.state.lengths.tolist() == WRITTEN
+
+
+def test_one_position_at_a_time_with_several_rows_a_source(name):
+    model, expected = shipped(name), whole(model=shipped(name), mask=None)
+    with torch.no_grad():
+        state, found = model.start(SOURCE, 12), []
+        for time in range(TOKENS.shape[1]):
+            logits, state = model.step(TOKENS[:, time].repeat_interleave(2), state)
+            found.append(logits.log_softmax(-1))
+    for rows in (slice(0, None, 2), slice(1, None, 2)):
+        near(torch.stack(found, 1)[rows], expected)
+
+
+def test_rows_come_and_go(name):
+    """Any rows of any sources, repeated and dropped, without the sources that nobody reads, and joined with others."""
+    model, expected = shipped(name), whole(model=shipped(name), mask=None)
+    with torch.no_grad():
+        state = model(TOKENS[:, :3], model.start(SOURCE, 6)).state
+        other = model(TOKENS[2:4, :3], model.start({k: v[2:4] for k, v in SOURCE.items()}, 2)).state
+        for rows, after in (
+            ([4, 0, 0, 5], state.select(torch.tensor([4, 0, 0, 5]))),
+            ([4, 4, 1, 1], state.select(torch.tensor([4, 4, 1, 1])).compact()),
+            ([5, 1, 2, 3], state.select(torch.tensor([5, 1])).join(other)),
+        ):
+            near(chances(model, model(TOKENS[rows, 3:], after).states), expected[rows, 3:])
+
+
+def test_gradients_reach_every_weight(name):
+    model = build(name).train()
+    source = some_sources([7, 5, 2, 9, 30, 30], seed=2)
+    source["tokens"][:, 0] = VOCAB + torch.arange(6) % LABELS
+    tokens = torch.arange(6 * 30).view(6, 30) % VOCAB
+    source["tokens"][:, 1:] = (torch.arange(6 * 29).view(6, 29) * 5) % VOCAB
+    output = model(tokens, None, None, source)
+    model.losses(output.states.flatten(0, 1), tokens.roll(-1, 1).flatten()).sum().backward()
+    for weight_name, weight in model.named_parameters():
+        if weight_name == "conditions.sizes.weight":  # of numbers, which these sources have not
+            continue
+        assert weight.grad is not None, weight_name
+        assert weight.grad.isfinite().all(), weight_name
+        rows = weight.grad.abs().flatten(1).sum(1) if weight.dim() > 1 else weight.grad.abs()
+        reached = (rows > 0).float().mean()
+        assert reached > 0.9 or name == "separate", f"{weight_name}: {reached:.0%} of its rows"
+
+
+def test_the_source_matters(name):
+    """Another word, and another label: other chances."""
+    model, source = shipped(name), {key: tensor.clone() for key, tensor in SOURCE.items()}
+    before = whole(model)
+    source["tokens"][0, 3] = (source["tokens"][0, 3] + 1) % VOCAB
+    source["tokens"][1, 0] = VOCAB + (source["tokens"][1, 0] - VOCAB + 1) % LABELS
+    after = whole(model, source=source)
+    assert (after - before)[0].abs().max() > 1e-4
+    assert (after - before)[1].abs().max() > 1e-4
+    near(after[4:][MASK[4:]], before[4:][MASK[4:]])
+
+
+def test_attention_is_noted_and_changes_no_bit(name):
+    model = shipped(name)
+    with torch.no_grad():
+        state = model.start(SOURCE, 6)
+        plain = model(TOKENS, model.start(SOURCE, 6)).states
+        with record() as tape:
+            noted = model(TOKENS, state).states
+    assert torch.equal(plain, noted)
+    assert bool(tape["attention"]) == (not name.startswith("v1"))
+    for one in tape["attention"]:  # (B, T, heads, N)
+        assert one.shape[:2] == TOKENS.shape
+        real = torch.nn.functional.pad(SOURCE["mask"], [0, one.shape[-1] - SOURCE["mask"].shape[1]])
+        assert (one.masked_fill(real[:, None, None], 0) == 0).all()
+        if "local" not in name:  # which is not normalised
+            near(one.sum(-1), torch.ones(one.shape[:-1]))
+
+
+def test_sentences_are_searched_side_by_side_as_if_alone(name):
+    """Transformers to the bit, where they are packed for decoding."""
+    model = packed(shipped(name))
+    for beam in (Beam(1), Beam(4, 0.6), Beam(3, 1.0, best=1)):
+        together = beam_search(model, [[0]] * 6, beam, 12, STOP, SOURCE)
+        for row, found in enumerate(together):
+            (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(SOURCE, row))
+            assert [one.tokens for one in found] == [one.tokens for one in alone]
+            assert [one.rank for one in found] == pytest.approx([one.rank for one in alone], abs=1e-5)
+            if name.startswith("transformer"):
+                assert found == alone
+
+
+def test_generation_is_a_beam_of_one(name):
+    model = packed(shipped(name))
+    texts = [[] for _ in LENGTHS]
+    for step in generate(model, [[0]] * 6, tokens=12, stop=STOP, source=SOURCE):
+        for token in step:
+            texts[token.row].append(token.id)
+    found = beam_search(model, [[0]] * 6, Beam(1), 12, STOP, SOURCE)
+    assert [list(one[0].tokens) for one in found] == texts
