@@ -163,6 +163,8 @@ class DecodingSettings(Settings):
     coverage_penalty: float = Field(default=0.0, ge=0)
     best: int = Field(default=1, gt=0)
     """How many answers a search gives."""
+    alignments: bool = False
+    """Whether answers say which source token each of their tokens looked at most."""
 
 
 class Recipe(Settings):

@@ -16,6 +16,8 @@ from seqlab.cli.options import device
     metavar="SHARE",
     help="Also measure with the inner letters of this share of the words permuted (Aoccdrnig to a rscheearch).",
 )
+@click.option("--metric", metavar="NAME,...", help="Judge what is written by these: bleu, chrf, ter, rouge, wer, ...")
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
@@ -24,6 +26,8 @@ def evaluate(
     run: str,
     data: tuple[str, ...],
     scramble: float | None,
+    metric: str | None,
+    beam: int | None,
     batch_size: int | None,
     device: str,
     code: str | None,
@@ -35,11 +39,13 @@ def evaluate(
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
+    metrics = None if metric is None else metric.split(",")
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):
-        columns = {"value": loaded.evaluate(files, batch_size)}
+        columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics)}
         if scramble is not None:
-            columns["scrambled"] = loaded.evaluate(files, batch_size, scramble)
+            columns["scrambled"] = loaded.evaluate(files, batch_size, scramble, metrics)
     if as_json:
         echo_json({**columns.pop("value"), **columns})
         return

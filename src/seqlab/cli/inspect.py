@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: seqlab inspect gradients runs/mine --out gradients.png")
 def inspect() -> None:
-    """Look inside a run: why training fails, where the loss falls."""
+    """Look inside a run: why training fails, where the loss falls, what is looked at, what a search tries."""
 
 
 out = click.option("--out", metavar="FILE", help="The picture: .png, .svg or .pdf; in the run folder by default.")
@@ -44,7 +44,8 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
 
     loaded = _loaded(run, code, device)
     language = isinstance(loaded.objective.body, LanguageModel)
-    found = health(loaded.objective, _windows(loaded, rows, length) if language else _batch(loaded, rows), length)
+    streams = language and not loaded.task.judges
+    found = health(loaded.objective, _windows(loaded, rows, length) if streams else _batch(loaded, rows), length)
     if as_json:
         echo_json(asdict(found))
     else:
@@ -109,6 +110,103 @@ def surface(
             f"gradient norm {found.gradient_norm:.4g}; a step goes {found.step:.4g}, clipped {found.clipped:.4g}"
         )
     _draw(out, loaded.folder / "surface.png", as_json, "loss_surface", found)
+
+
+@inspect.command(epilog="Example: seqlab inspect attention runs/translation-gnmt-v3 --row 5 --out attention.svg")
+@click.argument("run")
+@click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
+@click.option("--text", help="A source of your own instead.")
+@out
+@device
+@code
+@as_json
+def attention(
+    run: str, row: int, text: str | None, out: str | None, device: str, code: str | None, as_json: bool
+) -> None:
+    """What RUN looks at while it writes: a matrix of target tokens by source tokens."""
+    from seqlab.cli.streams import echo_json
+    from seqlab.decoding.alignment import looked_at
+    from seqlab.inspection.translation import history, pieces
+
+    loaded = _writer(run, code, device)
+    task, model = loaded.task, loaded.model
+    source = _source(loaded, row, text)
+    ((best, *_),) = task.searched(loaded.decoder, source)
+    weights = looked_at(model, source, best.tokens, task.tokenizer.end_id)
+    read = pieces(task.tokenizer, source["tokens"][0].tolist(), task.condition_names)
+    found = history(weights, read, pieces(task.tokenizer, best.tokens))
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        click.echo(task.tokenizer.decode([token for token in best.tokens if token != task.tokenizer.end_id]))
+    _draw(out, loaded.folder / "attention.png", as_json, "attention_history", found)
+
+
+@inspect.command(epilog="Example: seqlab inspect beam runs/translation-gnmt-v3 --row 5 --width 3 --json")
+@click.argument("run")
+@click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
+@click.option("--text", help="A source of your own instead.")
+@click.option("--width", type=click.IntRange(1), help="Hypotheses that are kept; as the recipe says by default.")
+@out
+@device
+@code
+@as_json
+def beam(
+    run: str,
+    row: int,
+    text: str | None,
+    width: int | None,
+    out: str | None,
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
+    """The tree that a search for the best answer of RUN looks at, with every log-probability."""
+    from seqlab.cli.streams import echo_json
+    from seqlab.decoding.beam import Node
+    from seqlab.inspection.translation import Tree, branches, described
+
+    loaded = _writer(run, code, device)
+    hypotheses = width or loaded.recipe.decoding.beam or 1
+    loaded = loaded.changed({"decoding.beam": hypotheses, "decoding.best": hypotheses})
+    task: Any = loaded.task
+    nodes: list[Node] = []
+    (found,) = task.searched(loaded.decoder, _source(loaded, row, text), nodes.append)
+    tree = Tree(described(found, task.tokenizer), branches(nodes, task.tokenizer))
+    if as_json:
+        echo_json(asdict(tree))
+    else:
+        from seqlab.cli.tables import table
+
+        shown = [[f"{one['rank']:.3f}", f"{one['log_probability']:.3f}", one["text"]] for one in tree.found]
+        table(["rank", "log p", "text"], shown)
+    _draw(out, loaded.folder / "beam.png", as_json, "search_tree", tree)
+
+
+def _writer(run: str, code: str | None, device: str) -> Any:
+    """A run that answers with texts."""
+    from seqlab.errors import RunError
+    from seqlab.run import load
+
+    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    if not loaded.task.judges:
+        raise RunError("does not translate", where=str(loaded.folder), hint="give a run of translation/gnmt-v3, say")
+    return loaded
+
+
+def _source(run: Any, row: int, text: str | None) -> Any:
+    """The source of one held-out example, or of a text."""
+    import numpy as np
+
+    from seqlab.data.randomness import Key
+    from seqlab.errors import RunError
+
+    if text is not None:
+        return run.task.prompts([text]).source.to(run.device)
+    split = run.held_out()
+    if row >= len(split):
+        raise RunError(f"there is no example {row}: {len(split)} are held out", hint="count from 0")
+    return split.batch(np.array([row]), Key(0, 0)).to(run.device).part("source")
 
 
 def _loaded(run: str, code: str | None, device: str) -> Run:

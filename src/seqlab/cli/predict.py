@@ -16,6 +16,9 @@ from seqlab.cli.options import device
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
+@click.option("--n-best", type=click.IntRange(1), help="How many answers of the search to show.")
+@click.option("--alignments", is_flag=True, help="Show which source token each target token looked at most.")
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
@@ -24,6 +27,9 @@ def predict(
     files: tuple[str, ...],
     batch_size: int | None,
     steps: int | None,
+    beam: int | None,
+    n_best: int | None,
+    alignments: bool,
     device: str,
     code: str | None,
     as_json: bool,
@@ -33,6 +39,9 @@ def predict(
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    asked = {"decoding.beam": max(beam or 0, n_best or 0) or None, "decoding.best": n_best}
+    asked |= {"decoding.alignments": True} if alignments else {}
+    loaded = loaded.changed({key: value for key, value in asked.items() if value is not None})
     with tempfile.TemporaryDirectory() as folder:
         given = list(files)
         if not given:
@@ -42,5 +51,13 @@ def predict(
         for answer in loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps):
             if as_json:
                 echo_json(answer)
-            else:
-                click.echo("\t".join(str(answer[key]) for key in ("answer", "text") if key in answer))
+                continue
+            for one in answer.get("n_best", [answer]):
+                shown = {**answer, **one}
+                columns = ("log_probability", "answer", "text") if n_best else ("answer", "text")
+                columns = (*columns, "alignment") if alignments else columns
+                click.echo("\t".join(_shown(shown[key]) for key in columns if key in shown))
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqlab.inspection.gradients import Gate, Health
     from seqlab.inspection.surface import Surface
+    from seqlab.inspection.translation import History, Tree
 
 COLOURS = ["#0b6e99", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#495057", "#e67700"]
 
@@ -33,6 +34,59 @@ def curves(
     _label(axes, ends, right)
     _dress(axes, title, x, y)
     _save(figure, path)
+
+
+def attention_history(found: History, path: Path) -> None:
+    """Target tokens from top to bottom, source tokens from left to right; the darker, the more was looked at it."""
+    height, width = len(found.target), len(found.source)
+    figure, axes = _figure(max(3.0, 0.28 * width + 1.5), max(2.4, 0.28 * height + 1.2))
+    axes.imshow(found.weights, cmap="Blues", vmin=0, vmax=max(max(row) for row in found.weights), aspect="equal")
+    axes.set_xticks(range(width), found.source, rotation=90 if max(map(len, found.source)) > 2 else 0, fontsize=9)
+    axes.set_yticks(range(height), found.target, fontsize=9)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    _save(figure, path)
+
+
+def search_tree(found: Tree, path: Path) -> None:
+    """Steps from left to right; what was kept goes on, what finished ends in a dot, what was dropped is grey."""
+    best = {tuple(one.before) for one in found.branches}
+    shown = [one for one in found.branches if one.fate != "dropped"]
+    dropped = [one for one in found.branches if one.fate == "dropped"]
+    places: dict[tuple[str, ...], float] = {}
+    columns: dict[int, list[tuple[str, ...]]] = {}
+    for one in [*shown, *dropped[: 4 * len(shown)]]:
+        columns.setdefault(len(one.before) + 1, []).append((*one.before, one.token))
+    for nodes in columns.values():
+        for place, node in enumerate(nodes):
+            places[node] = place - (len(nodes) - 1) / 2
+    places[()] = 0.0
+    tallest = max(map(len, columns.values()))
+    figure, axes = _figure(max(5.0, 1.35 * (len(columns) + 1)), max(2.5, 0.32 * tallest + 0.8))
+    for one in [*dropped, *shown]:
+        node = (*one.before, one.token)
+        if node not in places or tuple(one.before) not in places:
+            continue
+        alive = one.fate != "dropped"
+        colour = {"kept": COLOURS[0], "finished": COLOURS[2], "dropped": "#ced4da"}[one.fate]
+        axes.plot(
+            [len(one.before), len(node)],
+            [places[tuple(one.before)], places[node]],
+            color=colour,
+            linewidth=1.0,
+            zorder=1,
+        )
+        label = f"{one.token} {one.log_probability:.2f}"
+        style = {"color": "#212529" if alive else "#adb5bd", "fontsize": 7 if node in best or alive else 6}
+        axes.text(len(node), places[node], label, ha="center", va="center", zorder=2, **style, bbox=_PAPER)
+    axes.invert_yaxis()
+    axes.set_axis_off()
+    _save(figure, path)
+
+
+_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
 
 
 def gradient_health(found: Health, path: Path) -> None:

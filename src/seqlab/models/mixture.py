@@ -5,6 +5,7 @@ B rows · T positions · D the widths of all parts · V vocabulary
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from pydantic import Field, SerializeAsAny
 from torch import Tensor, nn
 
 from seqlab import registry
-from seqlab.models.language_model import LanguageModel, Output, State, no_source
+from seqlab.models.language_model import LanguageModel, Output, State
 from seqlab.recipe import Kind, PartSettings
 
 
@@ -29,12 +30,15 @@ class Mixture(LanguageModel):
 
     weights: Tensor
 
-    def __init__(self, settings: Settings, vocab_size: int) -> None:
+    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        self.parts: Sequence[LanguageModel] = nn.ModuleList(  # type: ignore[assignment]
-            registry.find("model", part.kind)(part, vocab_size) for part in settings.parts
-        )
+        made = []
+        for part in settings.parts:
+            model = registry.find("model", part.kind)
+            reads = "conditions" in inspect.signature(model).parameters
+            made.append(model(part, vocab_size, **({"conditions": conditions} if reads else {})))
+        self.parts: Sequence[LanguageModel] = nn.ModuleList(made)  # type: ignore[assignment]
         self.requires_grad_(False)
         self.register_buffer("weights", torch.full((len(self.parts),), 1 / len(self.parts)))
         self.layout = self._layout()
@@ -42,13 +46,18 @@ class Mixture(LanguageModel):
         self.normalised = all(part.normalised for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
-        no_source(self, source)
-        return _together([part.start(rows=rows) for part in self.parts])
+        return _together([part.start(source, rows) for part in self.parts])
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
-        count = len(self.parts)
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        count, about = len(self.parts), {} if source is None else {"source": source}
         apart = [None] * count if state is None else _apart(state.consume(), count)
-        outputs = [part(tokens, before, mask) for part, before in zip(self.parts, apart, strict=True)]
+        outputs = [part(tokens, before, mask, **about) for part, before in zip(self.parts, apart, strict=True)]
         after = [output.state for output in outputs if output.state is not None]
         states = torch.cat([_as_integers(output.states) for output in outputs], -1)
         return Output(states, _together(after) if len(after) == count else None)
@@ -97,16 +106,20 @@ def _as_integers(states: Tensor) -> Tensor:
 
 
 def _together(states: Sequence[State]) -> State:
-    rows = {f"{number}.{name}": row for number, state in enumerate(states) for name, row in state.rows.items()}
-    return State(rows, states[0].lengths)
+    def named(tensors: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
+        return {f"{number}.{name}": one for number, own in enumerate(tensors) for name, one in (own or {}).items()}
+
+    shared = named([state.shared for state in states])
+    return State(named([state.rows for state in states]), states[0].lengths, shared or None, states[0].owner)
 
 
 def _apart(state: State, parts: int) -> list[State]:
+    def own(tensors: Mapping[str, Tensor] | None, number: int) -> dict[str, Tensor]:
+        mine = f"{number}."
+        return {name.removeprefix(mine): one for name, one in (tensors or {}).items() if name.startswith(mine)}
+
     return [
-        State(
-            {name.partition(".")[2]: row for name, row in state.rows.items() if name.startswith(f"{number}.")},
-            state.lengths,
-        )
+        State(own(state.rows, number), state.lengths, own(state.shared, number) or None, state.owner)
         for number in range(parts)
     ]
 

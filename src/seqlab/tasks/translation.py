@@ -24,7 +24,8 @@ from seqlab.data.randomness import Key
 from seqlab.data.readers import described, fingerprint, read, size
 from seqlab.data.records import Record
 from seqlab.data.store import Column, Encoder, TokenStore
-from seqlab.decoding.beam import Beam, Hypothesis, beam_search
+from seqlab.decoding.alignment import looked_at, most
+from seqlab.decoding.beam import Beam, Hypothesis, Watch, beam_search
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
@@ -145,6 +146,15 @@ class Translation(Task):
             "vocab_size": self.tokenizer.vocab_size,
             "conditions": labels + sum(len(one["mean"]) for one in self.numbers.values()),
         }
+
+    @property
+    def condition_names(self) -> list[str]:
+        """Of the ids beyond the vocabulary: labels, and the places of numbers."""
+        names: list[str] = []
+        for role in self.settings.conditions:
+            names += self.labels.get(role, [])
+            names += [f"{role} {place + 1}" for place in range(len(self.numbers.get(role, {"mean": []})["mean"]))]
+        return names
 
     def check(self, body: nn.Module) -> None:
         if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
@@ -273,17 +283,26 @@ class Translation(Task):
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         source = batch.part("source")
         assert source is not None
-        found = self.searched(cast(LanguageModel, objective.body), source)
+        model = cast(LanguageModel, objective.body)
+        found = self.searched(model, source)
         texts = [self._readable(ids, real) for ids, real in zip(source["tokens"], source["mask"], strict=True)]
-        return [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
+        answers = [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
+        if self.decoding.alignments:
+            for row, (answer, own) in enumerate(zip(answers, found, strict=True)):
+                one = {name: tensor[row : row + 1, : int(source["mask"][row].sum())] for name, tensor in source.items()}
+                answer["alignment"] = most(looked_at(model, one, own[0].tokens, self.tokenizer.end_id))
+        return answers
 
-    def searched(self, model: LanguageModel, source: Mapping[str, Tensor]) -> list[list[Hypothesis]]:
+    def searched(
+        self, model: LanguageModel, source: Mapping[str, Tensor], watch: Watch | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best targets for sources."""
         own, end = self.decoding, self.tokenizer.end_id
         width = own.beam or 1
         penalty = own.length_penalty if own.beam else 0.0
         beam = Beam(width, penalty, own.coverage_penalty, best=min(own.best, width))
         limits = [2 * length + 50 for length in source["mask"].sum(1).tolist()]
-        return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source)
+        return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source, watch)
 
     def _answer(self, found: Sequence[Hypothesis]) -> dict[str, Any]:
         each = [

@@ -1,0 +1,79 @@
+"""What a translator looked at while it wrote, and what its search tried: plain data.
+
+T target tokens · N source tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqlab.decoding.beam import Hypothesis, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from seqlab.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class History:
+    """Row t: how much the choice of target token t looked at each source token. The mean of layers and heads."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A step that the search looked at."""
+
+    before: list[str]
+    token: str
+    log_probability: float
+    fate: str
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a search found, and all that it looked at on the way."""
+
+    found: list[dict[str, Any]]
+    branches: list[Branch]
+
+
+def history(weights: Tensor, source: list[str], target: list[str]) -> History:
+    return History(source, target, [[round(value, 6) for value in row] for row in weights.tolist()])
+
+
+def pieces(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str] = ()) -> list[str]:
+    """Tokens as a person reads them, one by one; ids beyond the vocabulary are labels and numbers by name."""
+    shown = []
+    for token in ids:
+        if token >= tokenizer.vocab_size:
+            shown.append(f"<{labels[token - tokenizer.vocab_size]}>")
+        else:
+            shown.append("<end>" if token == tokenizer.end_id else tokenizer.decode([token]) or "·")
+    return shown
+
+
+def branches(nodes: Sequence[Node], tokenizer: Tokenizer) -> list[Branch]:
+    found = []
+    for node in nodes:
+        score = round(node.log_probability, 4)
+        found.append(Branch(pieces(tokenizer, node.before), pieces(tokenizer, [node.token])[0], score, node.fate))
+    return found
+
+
+def described(found: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    return [
+        {
+            "text": tokenizer.decode([token for token in one.tokens if token != tokenizer.end_id]),
+            "log_probability": round(one.log_probability, 4),
+            "rank": round(one.rank, 4),
+        }
+        for one in found
+    ]
