@@ -168,3 +168,14 @@ def test_long_texts_are_cut_where_it_changes_nothing(text):
         parts = learned.encode(text)
         assert (parts.ids, parts.offsets) == (whole.ids, whole.offsets)
         assert learned.encode_batch([text, text]) == [whole.ids, whole.ids]
+
+
+def test_single_digits_are_never_merged():
+    texts = ["on 2024-10-10 and 2024-10-11, in 2024"] * 50
+    settings = ByteBPETokenizer.Settings(vocab_size=400, single_digits=True)
+    tokenizer = ByteBPETokenizer.fit(texts, settings)
+    tokens = [tokenizer.token(token) for token in tokenizer.encode("in 2024 and 10").ids]
+    assert [token for token in tokens if any(sign.isdigit() for sign in token)] == list("202410")
+    assert tokenizer.decode(tokenizer.encode(texts[0]).ids) == texts[0]
+    merged = ByteBPETokenizer.fit(texts, ByteBPETokenizer.Settings(vocab_size=400))
+    assert len(merged.encode(texts[0]).ids) < len(tokenizer.encode(texts[0]).ids)

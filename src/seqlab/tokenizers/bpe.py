@@ -43,6 +43,9 @@ UNIT = re.compile(rf" ?{SIGN}+|{BLANK}+(?!{SIGN})|{BLANK}")
 MIN_FREQUENCY = 2
 
 
+DIGIT = re.compile("([0-9])")
+
+
 class ByteBPETokenizer(LibraryTokenizer):
     """Start from the 256 bytes; as long as there is room, make the most frequent pair of neighbours a token.
 
@@ -61,6 +64,8 @@ class ByteBPETokenizer(LibraryTokenizer):
         """A folder with GPT-2's `vocab.json` and `merges.txt`, or its `tokenizer.json`: nothing is learnt."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
         """Characters of different words that are learnt from; where there are more, the rarest are left out."""
+        single_digits: bool = False
+        """Whether every digit is a token by itself: numbers can then be copied and computed with, whatever they are."""
 
     kind = "bpe"
 
@@ -85,7 +90,9 @@ class ByteBPETokenizer(LibraryTokenizer):
         cutter = ByteLevel(add_prefix_space=False)
         for unit, count in count_words(texts, UNIT.findall, settings.dictionary).items():
             for word, _ in cutter.pre_tokenize_str(unit):
-                words[word] += count
+                for piece in DIGIT.split(word) if settings.single_digits else [word]:  # merges never cross a cut
+                    words[piece] += count
+        words.pop("", None)
         alphabet = sorted(BYTE_OF_SIGN)
         room = settings.vocab_size - 1  # `<end>` takes one
         merges = learn_merges(words.items(), alphabet, room, MIN_FREQUENCY, known_first(alphabet))
