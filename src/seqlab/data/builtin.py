@@ -72,6 +72,7 @@ TEXTS: dict[str, Texts] = {
     "phrases": Texts(made_up_trees),
     "date-parts": Texts(date_parts, numbers=(Number("sentences", 8_000, 1_000),)),
     "dates": _pairs(date_pairs, Number("pairs", 40_000, 1_000)),
+    "english-dates": _pairs(partial(date_pairs, into="en"), Number("pairs", 40_000, 1_000)),
     "dates-unseen": _pairs(partial(date_pairs, unseen=True), Number("pairs", 20_000, 1_000)),
     "languages": Texts(languages),
     "digits": Texts(digits, valid=0.2),

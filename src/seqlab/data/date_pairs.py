@@ -5,7 +5,8 @@
 
 Both sides have the same format of CLDR, full, long or medium: a weekday that is not there cannot be translated. Given
 the target's language, a text has one right answer, whoever wrote it: no text that is read here means two days, or is
-written so in two formats. `dates-unseen` are the pairs of languages that `dates` never has.
+written so in two formats. `dates-unseen` are the pairs of languages that `dates` never has, and `english-dates` are all
+into English.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ UNSEEN = ("cs pt", "de tr", "el fi", "en ja", "es hu", "fr ru", "it ko", "nl uk"
 APART = {frozenset(pair.split()) for pair in UNSEEN}
 
 
-def date_pairs(many: int, unseen: bool = False) -> Iterator[Document]:
-    """So many different pairs. What is held out is decided by the day, for all languages alike."""
-    return islice(_different(unseen), many)
+def date_pairs(many: int, unseen: bool = False, into: str | None = None) -> Iterator[Document]:
+    """So many different pairs, into all languages or one. What is held out is decided by the day, for all alike."""
+    return islice(_different(unseen, into), many)
 
 
 def readable(locale: str, format: Format) -> bool:
@@ -67,8 +68,8 @@ def written(day: date, locale: str, format: Format) -> str:
     return " ".join("".join(piece.text for piece in pieces(day, locale, format)).split())
 
 
-def _different(unseen: bool) -> Iterator[Document]:
-    seen, sides = set(), _sides(unseen)
+def _different(unseen: bool, into: str | None) -> Iterator[Document]:
+    seen, sides = set(), _sides(unseen, into)
     for number in count():
         locale, language, format = sides[mix(number, 0) % len(sides)]
         day = date.fromordinal(FIRST + mix(number, 1) % (LAST - FIRST + 1))
@@ -79,15 +80,16 @@ def _different(unseen: bool) -> Iterator[Document]:
             yield Document(f"{locale}-{language}/{format}/{day}", fields, key=day.isoformat())
 
 
-@lru_cache(maxsize=2)
-def _sides(unseen: bool) -> list[tuple[str, str, Format]]:
-    """From, into, and the format of both."""
+@lru_cache(maxsize=3)
+def _sides(unseen: bool, into: str | None) -> list[tuple[str, str, Format]]:
+    """From, into, and the format of both. One language has no pair that is never seen."""
     return [
         (locale, language, format)
         for locale in LOCALES
-        for language in (*LOCALES, ISO)
+        for language in ([into] if into else (*LOCALES, ISO))
         for format in FORMATS
-        if language != locale and readable(locale, format) and (frozenset((locale, language)) in APART) == unseen
+        if language != locale and readable(locale, format)
+        if into or (frozenset((locale, language)) in APART) == unseen
     ]
 
 
