@@ -48,7 +48,10 @@ def predict(
             typed = Path(folder) / "input"
             typed.write_bytes(sys.stdin.buffer.read())
             given = [str(typed)]
-        for answer in loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps):
+        answers = loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps)
+        for number, answer in enumerate(answers, start=1):
+            if "error" in answer:
+                click.echo(f"example {number}: {answer['error']}; not answered", err=True)
             if as_json:
                 echo_json(answer)
                 continue

@@ -53,10 +53,9 @@ class Order(ABC):
 
     def once(self) -> Iterator[tuple[Cursor, Indices]]:
         """One epoch."""
-        for cursor, indices in self.walk():
-            if cursor.epoch:
-                return
-            yield cursor, indices
+        for chunk in range(self.chunks):
+            for batch, indices in enumerate(self.chunk(0, chunk)):
+                yield Cursor(0, chunk, batch), indices
 
 
 @dataclass

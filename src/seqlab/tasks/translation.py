@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,9 +20,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.readers import described, fingerprint, read, size, sources
 from seqlab.data.records import Record
 from seqlab.data.store import Column, Encoder, TokenStore
 from seqlab.decoding.alignment import looked_at, most
@@ -56,10 +58,14 @@ class Pairs(Examples):
         # those of like length together: first by what is written and then by what is read, which is longest first
         # where an odd number is written, so that neighbours are alike where the number changes
         most = 1 + int(np.max(read, initial=0))
-        super().__init__((written * most + np.where(written % 2, most - 1 - read, read)).tolist(), training)
+        order = written * most + np.where(written % 2, most - 1 - read, read)
+        # a pair that is too long is not learnt from, unless there is no other
+        short = np.flatnonzero(np.maximum(read, written) <= task.settings.longest)
+        self.rows = short if training and len(short) else np.arange(len(read))
+        super().__init__(order[self.rows].tolist(), training)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        rows = indices.tolist()
+        rows = self.rows[indices].tolist()
         source = self.task.source([[self._read(role, row, key) for role in self.conditions] for row in rows])
         batch = Batch({f"source.{name}": tensor for name, tensor in source.items()})
         if self.target is None:
@@ -90,8 +96,9 @@ class Translation(Task):
     class Settings(PartSettings):
         conditions: dict[str, Condition] = Field(default={"source": "text"})
         """What the target depends on, by the role of its column, in the order in which it is read."""
-        longest: int | None = Field(default=None, gt=0)
-        """Tokens of a text; a training pair with a longer one is left out."""
+        longest: int = Field(default=2048, gt=0)
+        """Tokens of a source or a target. Pairs with more are left out of the training, and sources with more are not
+        answered."""
         metrics: list[str] = Field(default=["bleu", "chrf", "exact"])
         """Figures of `seqlab evaluate`."""
 
@@ -173,26 +180,31 @@ class Translation(Task):
         return Pairs(self, columns, target, training, references)
 
     def asked(self, data: DataSettings) -> Pairs:
-        lines = data.format == "txt" and len(self.settings.conditions) == 1  # a line each, as they are typed
-        roles = ["text"] if lines else list(self.settings.conditions)
-        columns = self._columns(data, "valid", roles, dict(zip(roles, self.settings.conditions, strict=True)))
-        return Pairs(
-            self, {role: columns[own] for own, role in zip(roles, self.settings.conditions, strict=True)}, None
-        )
+        """Of a plain text, every line is a source, an empty one too."""
+        roles = list(self.settings.conditions)
+        if data.format != "txt":
+            return Pairs(self, self._columns(data, "valid", roles))
+        if len(roles) > 1:
+            hint = f"give a file with the columns {', '.join(roles)}"
+            raise RecipeError(f"a source has {', '.join(roles)} here, and a line is only one of them", hint=hint)
+        return Pairs(self, self._columns(data, "valid", roles, lambda: _lines(data, roles[0])))
 
     def _columns(
-        self, data: DataSettings, which: Literal["train", "valid"], roles: list[str], called: Mapping[str, str] = {}
+        self,
+        data: DataSettings,
+        which: Literal["train", "valid"],
+        roles: list[str],
+        records: Callable[[], Iterator[Record]] | None = None,
     ) -> dict[str, Column]:
         """The ids of each role, from the store. (Numbers are kept as the bits of floats.)"""
         found = {}
         for role in roles:
-            own = called.get(role, role)
-            kind = self.settings.conditions.get(own, "text")
-            encode, vocab, end = self._encoder(own, kind)
-            facts = [fingerprint(data, which), self.tokenizer.fingerprint, roles, role, kind, self.memory()]
-            key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+            kind = self.settings.conditions.get(role, "text")
+            encode, vocab, end = self._encoder(role, kind)
+            whole = [fingerprint(data, which), records is not None, self.tokenizer.fingerprint, roles, role, kind]
+            key = hashlib.sha256(json.dumps([*whole, self.memory()], sort_keys=True).encode()).hexdigest()
             found[role] = TokenStore.open(
-                lambda: self._records(data, which, roles),
+                records or (lambda: self._records(data, which, roles)),
                 {role: encode},
                 key,
                 vocab_size=vocab,
@@ -283,6 +295,10 @@ class Translation(Task):
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         source = batch.part("source")
         assert source is not None
+        lengths = source["mask"].sum(1)
+        short = lengths <= self.settings.longest
+        if not bool(short.all()):
+            return self._answers_to_some(objective, source, lengths, short)
         model = cast(LanguageModel, objective.body)
         found = self.searched(model, source)
         texts = [self._readable(ids, real) for ids, real in zip(source["tokens"], source["mask"], strict=True)]
@@ -292,6 +308,19 @@ class Translation(Task):
                 one = {name: tensor[row : row + 1, : int(source["mask"][row].sum())] for name, tensor in source.items()}
                 answer["alignment"] = most(looked_at(model, one, own[0].tokens, self.tokenizer.end_id))
         return answers
+
+    def _answers_to_some(
+        self, objective: Objective, source: Mapping[str, Tensor], lengths: Tensor, short: Tensor
+    ) -> list[dict[str, Any]]:
+        """Answers where sources are not too long; where they are, why there is none."""
+        width = int(lengths[short].max()) if bool(short.any()) else 0
+        some = Batch({f"source.{name}": tensor[short, :width] for name, tensor in source.items()})
+        answers = iter(self.answers(objective, some) if width else [])
+        limit = self.settings.longest
+        return [
+            next(answers) if one else {"text": "", "answer": "", "error": f"{length:,} tokens are more than {limit:,}"}
+            for one, length in zip(short.tolist(), lengths.tolist(), strict=True)
+        ]
 
     def searched(
         self, model: LanguageModel, source: Mapping[str, Tensor], watch: Watch | None = None
@@ -321,6 +350,13 @@ class Translation(Task):
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
         return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
+
+
+def _lines(data: DataSettings, role: str) -> Iterator[Record]:
+    for path in sources(data, "valid"):
+        assert isinstance(path, Path)
+        for number, line in lines(pieces(path), str(path)):
+            yield Record({role: line.removesuffix("\r")}, str(path), number)
 
 
 def _numbers(record: Record, role: str) -> list[float]:
