@@ -1,0 +1,200 @@
+"""Translation and its kin: what a source is made of, what is written for it, and how that is judged."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import seqlab
+from seqlab.cli import group
+from seqlab.data.randomness import Key
+from seqlab.errors import SeqlabError
+from seqlab.preparation import prepare
+from seqlab.recipe import Recipe
+from seqlab.training.trainer import Silence
+
+WORDS = "one two three four five six seven eight".split()
+
+
+def write_pairs(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def recipe(folder, rows, conditions=None, model=None, **training):
+    data = {"train": write_pairs(folder / "train.jsonl", rows), "valid": write_pairs(folder / "valid.jsonl", rows[:40])}
+    return Recipe.from_dict(
+        {
+            "name": "test",
+            "task": {"kind": "translation", **({"conditions": conditions} if conditions else {})},
+            "data": data,
+            "tokenizer": {"kind": "word", "split": "whitespace"},
+            "model": model or {"kind": "transformer", "width": 32, "depth": 1, "heads": 2},
+            "objective": {"kind": "next-token"},
+            "training": {"steps": 1, "batch_size": 32, **training},
+            "decoding": {"beam": 3},
+        }
+    )
+
+
+def reversals(count=2000):
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(WORDS, rng.integers(1, 6)).tolist() for _ in range(count)]
+    return [{"source": " ".join(words), "target": " ".join(reversed(words))} for words in drawn]
+
+
+@pytest.fixture(scope="module")
+def reverser(tmp_path_factory):
+    """A run that has learnt to say words backwards."""
+    folder = tmp_path_factory.mktemp("reverser")
+    model = {"kind": "recurrent-translator", "width": 48, "attention": "dot", "both_ways": "first"}
+    settings = recipe(folder, reversals(), model=model, learning_rate=0.01, schedule={"kind": "cosine", "warmup": 20})
+    return seqlab.train(settings.changed({"training.steps": 400}), out=folder / "run")
+
+
+def test_it_learns_and_is_judged_by_what_it_writes(reverser):
+    figures = reverser.evaluate()
+    assert figures["exact"] >= 99
+    assert figures["bleu"] > 99
+    assert "nrefs:1" in figures["signature"]["bleu"]
+    assert set(reverser.evaluate(metrics=["wer"])) >= {"loss", "wer"}
+
+
+def test_samples_are_answers_to_held_out_examples(reverser):
+    samples = [json.loads(line) for line in (reverser.folder / "samples.jsonl").read_text().splitlines()]
+    *_, last = samples
+    source, _, answer = last["text"].partition(" → ")
+    assert answer == " ".join(reversed(source.split()))
+
+
+def run_command(*arguments, text=None):
+    return CliRunner().invoke(group, [str(one) for one in arguments], input=text)
+
+
+def test_every_line_is_answered_in_its_order(reverser):
+    """An empty one, one of unknown words, and one that is too long do not stop the others."""
+    lines = ["one two three", "", "☃", "five " * 3000, "six five"]
+    found = run_command("predict", reverser.folder, "--json", text="\n".join(lines) + "\n")
+    answers = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
+    assert len(answers) == 5
+    assert "more than 2,048" in answers[3]["error"]
+    assert "example 4: 3,001 tokens" in found.stderr
+
+
+def test_n_best_and_alignments(reverser):
+    found = run_command("predict", reverser.folder, "--n-best", 3, "--alignments", "--json", text="one two three\n")
+    answer = json.loads(found.stdout)
+    assert len(answer["n_best"]) == 3
+    assert answer["n_best"][0]["answer"] == answer["answer"] == "three two one"
+    ranks = [one["rank"] for one in answer["n_best"]]
+    assert ranks == sorted(ranks, reverse=True)
+    pairs = [tuple(map(int, pair.split("-"))) for pair in answer["alignment"].split()]
+    assert pairs[:3] == [(2, 0), (1, 1), (0, 2)]
+
+
+def test_answers_do_not_depend_on_batches(reverser):
+    texts = [row["source"] for row in reversals(60)]
+    file = reverser.folder / "asked.txt"
+    file.write_text("\n".join(texts) + "\n")
+    one, many = (list(reverser.predict(str(file), lines=True, batch_size=size)) for size in (1, 50))
+    assert [a["answer"] for a in one] == [a["answer"] for a in many]
+    for a, b in zip(one, many, strict=True):
+        assert a["rank"] == pytest.approx(b["rank"], abs=1e-5)
+
+
+def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
+    for command, fields in (("attention", {"source", "target", "weights"}), ("beam", {"found", "branches"})):
+        picture = tmp_path / f"{command}.png"
+        found = run_command("inspect", command, reverser.folder, "--row", 2, "--json", "--out", picture)
+        assert found.exit_code == 0, found.output
+        assert set(json.loads(found.stdout)) == fields
+        assert picture.stat().st_size > 1000
+    assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+
+
+def test_an_ensemble_is_a_mixture(reverser):
+    """Of a model with itself: the same answers."""
+    from seqlab.models.mixture import Mixture
+
+    settings = reverser.recipe.model
+    sizes = reverser.task.sizes
+    both = Mixture(Mixture.Settings(kind="mixture", parts=[settings, settings]), **sizes)
+    for part in both.parts:
+        part.load_state_dict(reverser.model.state_dict())
+    source = reverser.task.prompts(["one two", "six five four"]).source
+    alone, together = (reverser.task.searched(model.eval(), source) for model in (reverser.model, both))
+    for a, b in zip(alone, together, strict=True):
+        assert a[0].tokens == b[0].tokens
+        assert a[0].log_probability == pytest.approx(b[0].log_probability, abs=1e-4)
+
+
+# ---------------------------------------------------------------------- what a source is made of
+
+
+def conditioned():
+    return [
+        {"tone": ("loud", "quiet")[n % 2], "sizes": f"{n % 5} {n / 10}", "source": "one two", "target": "six"}
+        for n in range(100)
+    ]
+
+
+def test_labels_and_numbers_stand_beside_words(tmp_path):
+    conditions = {"tone": "label", "sizes": "numbers", "source": "text"}
+    prepared = prepare(recipe(tmp_path, conditioned(), conditions), torch.device("cpu"), Silence())
+    task = prepared.task
+    words = task.tokenizer.vocab_size
+    assert task.sizes == {"vocab_size": words, "conditions": 4}
+    assert task.condition_names == ["loud", "quiet", "sizes 1", "sizes 2"]
+    batch = prepared.valid_split.batch(np.array([1]), Key(0, 0))
+    ids = task.tokenizer.encode("one two").ids
+    assert batch["source.tokens"].tolist() == [[words + 1, words + 2, words + 3, *ids, task.tokenizer.end_id]]
+    values = np.array([[n % 5, n / 10] for n in range(100)])
+    expected = (values[1] - values.mean(0)) / values.std(0)
+    assert batch["source.values"][0, 1:3].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    assert batch["source.values"][0, [0, 3, 4, 5]].tolist() == [0.0] * 4
+    loss = prepared.objective(batch)
+    loss.sum.backward()
+    assert prepared.objective.body.conditions.sizes.weight.grad[2:].abs().sum() > 0
+
+
+def test_a_report_is_a_translation_of_numbers(tmp_path):
+    rows = [{"sizes": f"{n % 7}", "target": f"it is {WORDS[n % 7]}"} for n in range(300)]
+    settings = recipe(tmp_path, rows, {"sizes": "numbers"}, learning_rate=0.01)
+    run = seqlab.train(settings.changed({"training.steps": 250}), out=tmp_path / "run")
+    assert run.evaluate()["exact"] == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sizes": "1 many"}, "'1 many' is no row of numbers"),
+        ({"sizes": "1 2 3"}, "3 numbers of 'sizes' where there are 2"),
+        ({"tone": "shrill"}, "the tone 'shrill' is not in the training data"),
+    ],
+)
+def test_what_is_wrong_with_a_condition_is_said_with_its_place(tmp_path, change, says):
+    conditions = {"tone": "label", "sizes": "numbers", "source": "text"}
+    settings = recipe(tmp_path, conditioned(), conditions)
+    rows = conditioned()[:40]
+    rows[7] |= change
+    write_pairs(tmp_path / "valid.jsonl", rows)
+    with pytest.raises(SeqlabError, match=says) as told:
+        prepare(settings, torch.device("cpu"), Silence())
+    assert "valid.jsonl, line 8" in str(told.value)
+
+
+def test_a_model_without_a_source_is_refused(tmp_path):
+    settings = recipe(tmp_path, reversals(100), model={"kind": "gpt", "width": 16, "depth": 1, "heads": 2})
+    with pytest.raises(SeqlabError, match="reads no source"):
+        prepare(settings, torch.device("cpu"), Silence())
+
+
+def test_pairs_that_are_too_long_are_not_learnt_from(tmp_path):
+    settings = recipe(tmp_path, reversals(100)).changed({"task.longest": 4})
+    prepared = prepare(settings, torch.device("cpu"), Silence())
+    short = [row for row in reversals(100) if len(row["source"].split()) < 4]
+    assert len(prepared.train_split) == len(short)
+    assert len(prepared.valid_split) == 40
