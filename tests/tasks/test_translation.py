@@ -15,7 +15,7 @@ from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
 from seqlab.training.trainer import Silence
 
-WORDS = "one two three four five six seven eight".split()
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 
 
 def write_pairs(path, rows):

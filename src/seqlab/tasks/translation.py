@@ -157,11 +157,11 @@ class Translation(Task):
     @property
     def condition_names(self) -> list[str]:
         """Of the ids beyond the vocabulary: labels, and the places of numbers."""
-        names: list[str] = []
-        for role in self.settings.conditions:
-            names += self.labels.get(role, [])
-            names += [f"{role} {place + 1}" for place in range(len(self.numbers.get(role, {"mean": []})["mean"]))]
-        return names
+        return [
+            one if isinstance(one, str) else f"{role} {place}"
+            for role in self.settings.conditions
+            for place, one in enumerate(self._scales(role), start=1)
+        ]
 
     def check(self, body: nn.Module) -> None:
         if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
@@ -301,7 +301,7 @@ class Translation(Task):
             return self._answers_to_some(objective, source, lengths, short)
         model = cast(LanguageModel, objective.body)
         found = self.searched(model, source)
-        texts = [self._readable(ids, real) for ids, real in zip(source["tokens"], source["mask"], strict=True)]
+        texts = [self._readable({name: tensor[row] for name, tensor in source.items()}) for row in range(len(short))]
         answers = [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
         if self.decoding.alignments:
             for row, (answer, own) in enumerate(zip(answers, found, strict=True)):
@@ -342,10 +342,25 @@ class Translation(Task):
     def _written(self, hypothesis: Hypothesis) -> str:
         return self.tokenizer.decode([token for token in hypothesis.tokens if token != self.tokenizer.end_id])
 
-    def _readable(self, ids: Tensor, real: Tensor) -> str:
-        """The words of a source."""
-        words = [token for token in ids[real].tolist() if token < self.tokenizer.vocab_size]
-        return " ".join(self.tokenizer.decode(words).split())
+    def _scales(self, role: str) -> list[str | tuple[float, float]]:
+        """Of each id that a condition adds to the vocabulary: the label, or the mean and the spread of a number."""
+        numbers = self.numbers.get(role, {"mean": [], "spread": []})
+        return [*self.labels.get(role, []), *zip(numbers["mean"], numbers["spread"], strict=True)]
+
+    def _readable(self, source: Mapping[str, Tensor]) -> str:
+        """A source as people wrote it: words, <labels>, numbers."""
+        real, words = source["mask"], self.tokenizer.vocab_size
+        scales = [one for role in self.settings.conditions for one in self._scales(role)]
+        shown: list[str] = []
+        text: list[int] = []
+        values = source["values"][real].tolist() if "values" in source else [0.0] * int(real.sum())
+        for token, value in zip(source["tokens"][real].tolist(), values, strict=True):
+            if token < words:
+                text.append(token)
+                continue
+            scale = scales[token - words]
+            shown.append(f"<{scale}>" if isinstance(scale, str) else f"{scale[0] + value * scale[1]:g}")
+        return " ".join([*shown, *self.tokenizer.decode(text).split()])
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
