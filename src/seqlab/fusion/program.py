@@ -40,11 +40,14 @@ extern "C" void {name}(const Call *call) {{
     const Number *k = call->numbers;
     const Vector zero = {{}}, one = zero + 1;
 #pragma omp parallel num_threads(call->threads)
-    for (Size n = 0; n < steps; n++) {{
-        const Size step = {order}, t = call->reverse ? steps - 1 - step : step;
-        const Size before = t + (call->reverse != 0), after = t + (call->reverse == 0);
-        (void)before, (void)after, (void)zero, (void)one, (void)w, (void)k;
+    {{
+        const Flushed flushed;
+        for (Size n = 0; n < steps; n++) {{
+            const Size step = {order}, t = call->reverse ? steps - 1 - step : step;
+            const Size before = t + (call->reverse != 0), after = t + (call->reverse == 0);
+            (void)before, (void)after, (void)zero, (void)one, (void)w, (void)k;
 {body}
+        }}
     }}
 }}
 """

@@ -26,6 +26,25 @@ constexpr int BYTES = 32;
 constexpr int LANES = BYTES / sizeof(Number);
 typedef Number Vector __attribute__((vector_size(BYTES), aligned(sizeof(Number))));
 
+// While it lives, a thread takes numbers that are too small to be held in full (below 1e-38) for zero. Gates that are shut
+// are such numbers, and arithmetic with them is a hundred times slower: a peephole LSTM took 15 times as long.
+struct Flushed {
+#if defined(__SSE__)
+    const unsigned before = __builtin_ia32_stmxcsr();
+    Flushed() { __builtin_ia32_ldmxcsr(before | 0x8040); }
+    ~Flushed() { __builtin_ia32_ldmxcsr(before); }
+#elif defined(__aarch64__) && defined(__GNUC__)
+    std::uint64_t before;
+    Flushed() {
+        asm volatile("mrs %0, fpcr" : "=r"(before));
+        asm volatile("msr fpcr, %0" : : "r"(before | 1u << 24));
+    }
+    ~Flushed() { asm volatile("msr fpcr, %0" : : "r"(before)); }
+#else
+    Flushed() {}
+#endif
+};
+
 struct Free {
     void operator()(void *memory) const { std::free(memory); }
 };
