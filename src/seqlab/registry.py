@@ -42,6 +42,7 @@ MODELS = {
     "mixture": "seqlab.models.mixture:Mixture",
     "transformer": "seqlab.models.transformer:Transformer",
     "recurrent-translator": "seqlab.models.recurrent_translator:RecurrentTranslator",
+    "convolutional-translator": "seqlab.models.convolutional_translator:ConvolutionalTranslator",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
     "transformer-encoder": "seqlab.models.transformer_encoder:TransformerEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",

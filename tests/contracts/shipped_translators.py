@@ -52,6 +52,8 @@ BUILDERS = {
     "separate": lambda: _recurrent("separate"),
     "uniform": lambda: _recurrent("uniform"),
     "encoder-of-its-own": lambda: _recurrent("additive", shared=False, encoder_depth=2),
+    "convolutional": lambda: _made("convolutional-translator", 1.2, width=24, depth=2),
+    "convolutional-wide": lambda: _made("convolutional-translator", 1.2, width=24, depth=3, taps=5, shared=False),
     "transformer": _transformer,
     "transformer-2017": lambda: _transformer(norm="after", activation="relu", hidden=40),
     "transformer-shallow-decoder": lambda: _transformer(encoder_depth=3, activation="swish", shared=False),
