@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqlab.nn.dropout import EmbeddingDropout, VariationalDropout, dropout
+from seqlab.nn.dropout import Dropout, EmbeddingDropout, VariationalDropout, dropout
 
 
 def test_a_new_mask_for_each_position():
@@ -45,3 +45,30 @@ def test_nothing_is_dropped_at_rate_zero_and_outside_of_training(part):
 def test_words_stay_outside_of_training():
     x = torch.randn(2, 3, 4)
     assert torch.equal(EmbeddingDropout(0.9, 5).eval()(x, torch.ones(2, 3).long()), x)
+
+
+def test_each_number_is_dropped_by_chance_and_the_mean_stays():
+    torch.manual_seed(0)
+    for rate in (0.1, 0.3, 0.5, 0.9):
+        drop, x = Dropout(rate), torch.ones(301, 1001)
+        y = drop(x)
+        assert (y == 0).float().mean().item() == pytest.approx(rate, abs=0.005)
+        assert y.mean().item() == pytest.approx(1, abs=0.01)
+        assert len(y.unique()) == 2
+        rows, columns = (y == 0).float().mean(1), (y == 0).float().mean(0)
+        assert (rows - rate).abs().max() < 0.08
+        assert (columns - rate).abs().max() < 0.14
+        assert torch.equal(drop.eval()(x), x)
+
+
+def test_its_gradient_is_its_mask_and_a_seed_repeats_it():
+    x = torch.randn(7, 5, requires_grad=True)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(Dropout(0.4)(x))
+    assert torch.equal(*found)
+    (slope,) = torch.autograd.grad(found[0].sum(), x)
+    torch.testing.assert_close(slope * x, found[0])
+    half = Dropout(0.4)(torch.ones(8, dtype=torch.bfloat16))
+    assert half.dtype == torch.bfloat16

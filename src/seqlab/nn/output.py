@@ -76,10 +76,9 @@ class Softmax(OutputLayer):
         return scores if self.bias is None else scores + self.bias
 
     def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
-        weight = self._weight(embedding)
-        if not self.training or states.dim() != 2 or len(states) * len(weight) < LARGE:
+        if not self.training or states.dim() != 2 or len(states) * self.vocab_size < LARGE:
             return super().losses(states, targets, embedding, smoothing)
-        return softmax_losses(states, weight, self.bias, targets, smoothing)
+        return softmax_losses(states, self._weight(embedding), self.bias, targets, smoothing)
 
     def _weight(self, embedding: nn.Module | None) -> Tensor:
         weight = embedding.weight if self.matrix is None else self.matrix.weight  # type: ignore[union-attr]

@@ -39,8 +39,8 @@ class NextToken(Objective):
         own = self.training and self.settings.forcing.own > 0
         output = self.read(self._forced(batch, state) if own else batch, state)
         states, targets = scored(output.states, batch)
-        smoothing = self.settings.smoothing if self.training else 0.0
-        total, parts = self.body.losses(states, targets, smoothing).sum(), {}
+        smoothed = {"smoothing": self.settings.smoothing} if self.training and self.settings.smoothing else {}
+        total, parts = self.body.losses(states, targets, **smoothed).sum(), {}
         if self.training and self.settings.norm_stabilizer:
             whole = output.states if output.undropped is None else output.undropped
             changes = norm_changes(whole, batch.get("mask"))

@@ -1,0 +1,70 @@
+"""Losses a few rows at a time, and label smoothing, against the library."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from seqlab.data.batches import Batch
+from seqlab.models.gpt import GPT
+from seqlab.nn import likelihood
+from seqlab.nn.likelihood import softmax_losses
+from seqlab.objectives.next_token import NextToken
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("count", [1, 7, 600])
+def test_losses_and_gradients_are_the_librarys(count, with_bias, smoothing):
+    torch.manual_seed(0)
+    states, weight, bias = (torch.randn(shape, requires_grad=True) for shape in ((count, 16), (50, 16), (50,)))
+    bias, targets = bias if with_bias else None, torch.randint(50, (count,))
+    found = softmax_losses(states, weight, bias, targets, smoothing)
+    expected = F.cross_entropy(F.linear(states, weight, bias), targets, reduction="none", label_smoothing=smoothing)
+    torch.testing.assert_close(found, expected)
+    leaves = [leaf for leaf in (states, weight, bias) if leaf is not None]
+    for scales in (torch.ones(count), torch.full((count,), 0.3), torch.rand(count), torch.zeros(count)):
+        ours, theirs = (
+            torch.autograd.grad((one * scales).sum(), leaves, retain_graph=True) for one in (found, expected)
+        )
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+def test_without_gradients_it_is_the_same_number():
+    states, weight, targets = torch.randn(300, 8), torch.randn(40, 8, requires_grad=True), torch.randint(40, (300,))
+    with torch.no_grad():
+        plain = softmax_losses(states, weight, None, targets, 0.1)
+    torch.testing.assert_close(softmax_losses(states, weight, None, targets, 0.1), plain)
+
+
+def test_logits_of_all_positions_are_never_held_at_once(monkeypatch):
+    """None of the tensors it makes has more rows than a part."""
+    monkeypatch.setattr(likelihood, "ROWS", 16)
+    seen = []
+    states, weight = torch.randn(200, 4, requires_grad=True), torch.randn(30, 4, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: seen.append(one.shape) or one, lambda one: one):
+        softmax_losses(states, weight, None, torch.zeros(200, dtype=torch.long), 0.0).sum().backward()
+    assert torch.Size([200, 30]) not in seen
+
+
+def test_no_second_derivative_is_claimed():
+    states, weight = torch.randn(5, 4, requires_grad=True), torch.randn(30, 4)
+    loss = softmax_losses(states, weight, None, torch.zeros(5, dtype=torch.long), 0.0).sum()
+    (slope,) = torch.autograd.grad(loss, states, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable|does not require grad"):
+        slope.sum().backward()
+
+
+def test_smoothing_is_for_training_only():
+    torch.manual_seed(0)
+    model = GPT(GPT.Settings(kind="gpt", width=8, depth=1, heads=2, context=8), 11)
+    batch = {"tokens": torch.arange(8)[None], "targets": torch.arange(1, 9)[None]}
+    losses = {}
+    for smoothing in (0.0, 0.2):
+        objective = NextToken(NextToken.Settings(kind="next-token", smoothing=smoothing), model)
+        losses[smoothing] = [objective.train(mode)(Batch(batch)).sum.item() for mode in (True, False)]
+    with torch.no_grad():
+        chances = model.logits(model(batch["tokens"]).states)[0].log_softmax(-1)
+    right = -chances.gather(1, batch["targets"][0, :, None]).sum().item()
+    assert losses[0.0] == pytest.approx([right, right], rel=1e-5)
+    assert losses[0.2] == pytest.approx([0.8 * right - 0.2 * chances.mean(1).sum().item(), right], rel=1e-5)
