@@ -51,7 +51,7 @@ def test_no_second_derivative_is_claimed():
     states, weight = torch.randn(5, 4, requires_grad=True), torch.randn(30, 4)
     loss = softmax_losses(states, weight, None, torch.zeros(5, dtype=torch.long), 0.0).sum()
     (slope,) = torch.autograd.grad(loss, states, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|does not require grad"):
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
         slope.sum().backward()
 
 

@@ -115,6 +115,12 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
     assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
 
 
+def test_gradients_reach_back_into_the_source(reverser):
+    found = json.loads(run_command("inspect", "gradients", reverser.folder, "--json").stdout)
+    assert {"encoder.0.h.0", "encoder.0.h.0 back", "lowest.h.0"} <= set(found["norms"])
+    assert all(max(sizes) > 0 for sizes in found["norms"].values())
+
+
 def test_an_ensemble_is_a_mixture(reverser):
     """Of a model with itself: the same answers."""
     from seqlab.models.mixture import Mixture

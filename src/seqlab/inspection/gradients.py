@@ -95,7 +95,8 @@ def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str
     values: dict[str, list[Tensor]] = defaultdict(list)
     for cell, (label, reverse) in places.items():
         states = seen[cell]
-        real = _real(batch, len(states), states[0][0])
+        mask = batch.get("source.mask" if label.startswith("encoder.") else "mask")
+        real = states[0][0].new_ones(len(states), len(states[0][0]), dtype=torch.bool) if mask is None else mask.t()
         steps = real.flip(0) if reverse else real
         for name, through_time in zip(cell.parts, zip(*states, strict=True), strict=True):
             loss = at_first if reverse else at_last
@@ -128,12 +129,6 @@ def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tens
     else:
         loss = objective(batch).sum
     return loss, loss
-
-
-def _real(batch: Batch, length: int, like: Tensor) -> Tensor:
-    """(T, B): which positions are no padding."""
-    mask = batch.get("mask")
-    return like.new_ones(length, len(like), dtype=torch.bool) if mask is None else mask.t()
 
 
 def _by_distance(sizes: Tensor, real: Tensor) -> list[float]:
@@ -177,9 +172,10 @@ def cells_over_time(module: nn.Module, path: str = "") -> Iterator[tuple[str, Ce
 
 
 def cells(model: nn.Module) -> Iterator[tuple[str, Cell]]:
-    for module in model.modules():
+    for path, module in model.named_modules():
         if isinstance(module, Recurrent):
+            where = "" if path.endswith("recurrent") else f"{path.removeprefix('body.')}, "
             for number, cell in enumerate(module.layers):
-                yield f"layer {number + 1}", cell
+                yield f"{where}layer {number + 1}", cell
             for number, cell in enumerate(module.back):
-                yield f"layer {number + 1} back", cell
+                yield f"{where}layer {number + 1} back", cell
