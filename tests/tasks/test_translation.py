@@ -153,7 +153,7 @@ def test_labels_and_numbers_stand_beside_words(tmp_path):
     task = prepared.task
     words = task.tokenizer.vocab_size
     assert task.sizes == {"vocab_size": words, "conditions": 4}
-    assert task.condition_names == ["loud", "quiet", "sizes 1", "sizes 2"]
+    assert task.sources.names == ["loud", "quiet", "sizes 1", "sizes 2"]
     batch = prepared.valid_split.batch(np.array([1]), Key(0, 0))
     ids = task.tokenizer.encode("one two").ids
     assert batch["source.tokens"].tolist() == [[words + 1, words + 2, words + 3, *ids, task.tokenizer.end_id]]
@@ -177,6 +177,7 @@ def test_a_report_is_a_translation_of_numbers(tmp_path):
     ("change", "says"),
     [
         ({"sizes": "1 many"}, "'1 many' is no row of numbers"),
+        ({"sizes": "1 nan"}, "'1 nan' is no row of numbers"),
         ({"sizes": "1 2 3"}, "3 numbers of 'sizes' where there are 2"),
         ({"tone": "shrill"}, "the tone 'shrill' is not in the training data"),
     ],
@@ -196,6 +197,26 @@ def test_a_model_without_a_source_is_refused(tmp_path):
     settings = recipe(tmp_path, reversals(100), model={"kind": "gpt", "width": 16, "depth": 1, "heads": 2})
     with pytest.raises(SeqlabError, match="reads no source"):
         prepare(settings, torch.device("cpu"), Silence())
+
+
+def test_a_metric_that_is_none_is_said_before_the_training(tmp_path):
+    settings = recipe(tmp_path, reversals(100)).changed({"task.metrics": ["blue"]})
+    with pytest.raises(SeqlabError, match=r"'blue'.*bleu"):
+        prepare(settings, torch.device("cpu"), Silence())
+
+
+def test_cuts_are_drawn_anew_in_every_epoch(tmp_path):
+    """Subword regularisation: other tokens, the same texts."""
+    settings = recipe(tmp_path, reversals(300)).changed(
+        {"tokenizer": {"kind": "unigram", "vocab_size": 300, "sample": 0.5}}
+    )
+    prepared = prepare(settings, torch.device("cpu"), Silence())
+    rows, decode = np.arange(20), prepared.task.tokenizer.decode
+    first, second = (prepared.train_split.batch(rows, Key(0, epoch)) for epoch in (0, 1))
+    assert first["targets"].shape != second["targets"].shape or not torch.equal(first["targets"], second["targets"])
+    for side in ("targets", "source.tokens"):
+        texts = [[decode([t for t in row.tolist() if t]) for row in one[side]] for one in (first, second)]
+        assert texts[0] == texts[1]
 
 
 def test_pairs_that_are_too_long_are_not_learnt_from(tmp_path):

@@ -133,7 +133,7 @@ def attention(
     source = _source(loaded, row, text)
     ((best, *_),) = task.searched(loaded.decoder, source)
     weights = looked_at(model, source, best.tokens, task.tokenizer.end_id)
-    read = pieces(task.tokenizer, source["tokens"][0].tolist(), task.condition_names)
+    read = pieces(task.tokenizer, source["tokens"][0].tolist(), task.sources.names)
     found = history(weights, read, pieces(task.tokenizer, best.tokens))
     if as_json:
         echo_json(asdict(found))

@@ -1,8 +1,7 @@
 """Translation and all that is like it: a text is written, given other texts, labels or numbers.
 
-A source is what a text depends on, one condition after the other: the words of a text and `<end>`, one token for a
-label (the language that is asked for, a topic, an author), one place for each number of a vector. So a translator for
-many languages is one whose first condition is a label, and a report is a translation of measurements.
+What it depends on are conditions, read one after the other: a translator for many languages is one whose first
+condition is a label, and a report is a translation of measurements.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -25,18 +23,19 @@ from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import described, fingerprint, read, size, sources
 from seqlab.data.records import Record
-from seqlab.data.store import Column, Encoder, TokenStore
+from seqlab.data.store import Column, TokenStore
 from seqlab.decoding.alignment import looked_at, most
 from seqlab.decoding.beam import Beam, Hypothesis, Watch, beam_search
-from seqlab.errors import DataError, RecipeError
+from seqlab.errors import RecipeError
+from seqlab.metrics.judging import metrics_of
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
+from seqlab.tasks.sources import Condition, Ids, Sources
 from seqlab.tasks.task import Prompts, Task, Totals
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
 
-Condition = Literal["text", "label", "numbers"]
 TARGET = "target"
 
 
@@ -66,28 +65,26 @@ class Pairs(Examples):
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         rows = self.rows[indices].tolist()
-        source = self.task.source([[self._read(role, row, key) for role in self.conditions] for row in rows])
+        source = self.task.sources.tensors([[self._read(role, row, key) for role in self.conditions] for row in rows])
         batch = Batch({f"source.{name}": tensor for name, tensor in source.items()})
         if self.target is None:
             return batch
         target, end = self.target, self.task.tokenizer.end_id
-        texts = [self._recut(target[row], row, key) for row in rows]
+        texts = [self._recut(target[row], ~row, key) for row in rows]  # another draw than that of its source
         tokens, mask = padded([[end, *text[:-1]] for text in texts])
         targets, _ = padded(texts)
         return Batch(batch, tokens=tokens, targets=targets, mask=mask)
 
-    def _read(self, role: str, row: int, key: Key) -> NDArray[Any] | list[int]:
+    def _read(self, role: str, row: int, key: Key) -> Ids:
         ids = self.conditions[role][row]
         return self._recut(ids, row, key) if self.task.settings.conditions[role] == "text" else ids
 
-    def _recut(self, ids: NDArray[Any], row: int, key: Key) -> list[int]:
+    def _recut(self, ids: NDArray[Any], draw: int, key: Key) -> list[int]:
         """Subword regularisation: in training, the same text cut by chance."""
         if not self.training or self.task.sample is None:
             return cast(list[int], ids.tolist())
-        cut: list[int] = cast(Any, self.task.tokenizer).resample(
-            ids[:-1].tolist(), key.generator(row), self.task.sample
-        )
-        return [*cut, self.task.tokenizer.end_id]
+        tokenizer, generator = cast(Any, self.task.tokenizer), key.generator(draw)
+        return [*tokenizer.resample(ids[:-1].tolist(), generator, self.task.sample), tokenizer.end_id]
 
 
 class Translation(Task):
@@ -119,23 +116,16 @@ class Translation(Task):
         sample: float | None = None,
     ) -> None:
         self.settings, self.tokenizer, self.decoding, self.sample = settings, tokenizer, decoding, sample
-        self.labels: dict[str, list[str]] = memory["labels"]
-        self.numbers: dict[str, dict[str, list[float]]] = memory["numbers"]
+        self.sources = Sources(settings.conditions, tokenizer, memory)
 
     @classmethod
     def prepare(cls, recipe: Recipe) -> Translation:
         settings = cast(Translation.Settings, recipe.task)
+        metrics_of(settings.metrics)  # a name that is none is better said now than after the training
         texts = [role for role, kind in settings.conditions.items() if kind == "text"]
         tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET])
-        task = cls.restore(recipe, tokenizer, {"labels": {}, "numbers": {}})
-        for role, kind in settings.conditions.items():
-            if kind == "label":
-                found = {one.fields[role].strip() for one in task._records(recipe.data, "train")}
-                task.labels[role] = sorted(found)
-            elif kind == "numbers":
-                table = np.array([_numbers(one, role) for one in task._records(recipe.data, "train")])
-                spread = table.std(0)
-                task.numbers[role] = {"mean": table.mean(0).tolist(), "spread": np.where(spread, spread, 1.0).tolist()}
+        task = cls.restore(recipe, tokenizer, {})
+        task.sources.learn(lambda: task._records(recipe.data, "train"))
         return task
 
     @classmethod
@@ -144,24 +134,11 @@ class Translation(Task):
         return cls(cast(Translation.Settings, recipe.task), tokenizer, recipe.decoding, memory, sample)
 
     def memory(self) -> dict[str, Any]:
-        return {"labels": self.labels, "numbers": self.numbers}
+        return self.sources.memory()
 
     @property
     def sizes(self) -> dict[str, int]:
-        labels = sum(map(len, self.labels.values()))
-        return {
-            "vocab_size": self.tokenizer.vocab_size,
-            "conditions": labels + sum(len(one["mean"]) for one in self.numbers.values()),
-        }
-
-    @property
-    def condition_names(self) -> list[str]:
-        """Of the ids beyond the vocabulary: labels, and the places of numbers."""
-        return [
-            one if isinstance(one, str) else f"{role} {place}"
-            for role in self.settings.conditions
-            for place, one in enumerate(self._scales(role), start=1)
-        ]
+        return {"vocab_size": self.tokenizer.vocab_size, "conditions": len(self.sources.names)}
 
     def check(self, body: nn.Module) -> None:
         if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
@@ -199,8 +176,8 @@ class Translation(Task):
         """The ids of each role, from the store. (Numbers are kept as the bits of floats.)"""
         found = {}
         for role in roles:
+            encode, vocab, end = self.sources.encoder(role)
             kind = self.settings.conditions.get(role, "text")
-            encode, vocab, end = self._encoder(role, kind)
             whole = [fingerprint(data, which), records is not None, self.tokenizer.fingerprint, roles, role, kind]
             key = hashlib.sha256(json.dumps([*whole, self.memory()], sort_keys=True).encode()).hexdigest()
             found[role] = TokenStore.open(
@@ -214,62 +191,10 @@ class Translation(Task):
             )[role]
         return found
 
-    def _encoder(self, role: str, kind: Condition) -> tuple[Encoder, int, int | None]:
-        """From texts to ids, how many different ids there are, and what closes each."""
-        if kind == "label":
-            return lambda texts: [[self._label(role, text)] for text in texts], 2**16, None
-        if kind == "numbers":
-            return lambda texts: [self._bits(role, text) for text in texts], 2**32, None
-        return self.tokenizer.encode_batch, self.tokenizer.vocab_size, self.tokenizer.end_id
-
     def _records(
         self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] | None = None
     ) -> Iterator[Record]:
         return read(data, which, roles or [*self.settings.conditions, TARGET], symbols=self.tokenizer.unit == "symbol")
-
-    def _label(self, role: str, label: str) -> int:
-        known = self.labels[role]
-        if label.strip() not in known:
-            listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-            raise DataError(f"the {role} '{label.strip()}' is not in the training data", hint=f"there are {listed}")
-        return known.index(label.strip())
-
-    def _bits(self, role: str, text: str) -> NDArray[np.uint32]:
-        own = self.numbers[role]
-        values = _parsed(text, role)
-        if len(values) != len(own["mean"]):
-            raise DataError(f"{len(values)} numbers of '{role}' where there are {len(own['mean'])} elsewhere")
-        scaled = (np.array(values) - own["mean"]) / own["spread"]
-        return scaled.astype(np.float32).view(np.uint32)
-
-    def source(self, rows: Sequence[Sequence[NDArray[Any] | list[int]]]) -> Batch:
-        """Sources as tensors, from the ids of each condition of each row."""
-        texts: list[list[int]] = []
-        values: list[list[float]] = []
-        for row in rows:
-            ids: list[int] = []
-            sizes: list[float] = []
-            first = self.tokenizer.vocab_size
-            for (role, kind), own in zip(self.settings.conditions.items(), row, strict=True):
-                if kind == "text":
-                    ids += own if isinstance(own, list) else own.tolist()
-                elif kind == "label":
-                    ids.append(first + int(own[0]))
-                    first += len(self.labels[role])
-                else:
-                    numbers = np.asarray(own, np.uint32).view(np.float32)
-                    sizes += [0.0] * (len(ids) - len(sizes)) + numbers.tolist()
-                    ids += range(first, first + len(numbers))
-                    first += len(numbers)
-            texts.append(ids)
-            values.append(sizes)
-        tokens, mask = padded(texts)
-        batch = Batch(tokens=tokens, mask=mask)
-        if self.numbers:
-            batch["values"] = torch.zeros(tokens.shape)
-            for row_values, known in zip(batch["values"], values, strict=True):
-                row_values[: len(known)] = torch.tensor(known)
-        return batch
 
     # ------------------------------------------------------------------ figures and answers
 
@@ -289,7 +214,7 @@ class Translation(Task):
             roles = ", ".join(self.settings.conditions)
             raise RecipeError(f"a source has {roles} here", hint="use predict with a file that has these columns")
         end = self.tokenizer.end_id
-        source = self.source([[[*ids, end]] for ids in self.tokenizer.encode_batch(list(texts))])
+        source = self.sources.tensors([[[*ids, end]] for ids in self.tokenizer.encode_batch(list(texts))])
         return Prompts([[end] for _ in texts], source)
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
@@ -301,7 +226,8 @@ class Translation(Task):
             return self._answers_to_some(objective, source, lengths, short)
         model = cast(LanguageModel, objective.body)
         found = self.searched(model, source)
-        texts = [self._readable({name: tensor[row] for name, tensor in source.items()}) for row in range(len(short))]
+        rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
+        texts = [self.sources.readable(row) for row in rows]
         answers = [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
         if self.decoding.alignments:
             for row, (answer, own) in enumerate(zip(answers, found, strict=True)):
@@ -342,26 +268,6 @@ class Translation(Task):
     def _written(self, hypothesis: Hypothesis) -> str:
         return self.tokenizer.decode([token for token in hypothesis.tokens if token != self.tokenizer.end_id])
 
-    def _scales(self, role: str) -> list[str | tuple[float, float]]:
-        """Of each id that a condition adds to the vocabulary: the label, or the mean and the spread of a number."""
-        numbers = self.numbers.get(role, {"mean": [], "spread": []})
-        return [*self.labels.get(role, []), *zip(numbers["mean"], numbers["spread"], strict=True)]
-
-    def _readable(self, source: Mapping[str, Tensor]) -> str:
-        """A source as people wrote it: words, <labels>, numbers."""
-        real, words = source["mask"], self.tokenizer.vocab_size
-        scales = [one for role in self.settings.conditions for one in self._scales(role)]
-        shown: list[str] = []
-        text: list[int] = []
-        values = source["values"][real].tolist() if "values" in source else [0.0] * int(real.sum())
-        for token, value in zip(source["tokens"][real].tolist(), values, strict=True):
-            if token < words:
-                text.append(token)
-                continue
-            scale = scales[token - words]
-            shown.append(f"<{scale}>" if isinstance(scale, str) else f"{scale[0] + value * scale[1]:g}")
-        return " ".join([*shown, *self.tokenizer.decode(text).split()])
-
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
         return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
@@ -372,15 +278,3 @@ def _lines(data: DataSettings, role: str) -> Iterator[Record]:
         assert isinstance(path, Path)
         for number, line in lines(pieces(path), str(path)):
             yield Record({role: line.removesuffix("\r")}, str(path), number)
-
-
-def _numbers(record: Record, role: str) -> list[float]:
-    with record.blamed():
-        return _parsed(record.fields[role], role)
-
-
-def _parsed(text: str, role: str) -> list[float]:
-    try:
-        return [float(word) for word in text.replace(",", " ").split()]
-    except ValueError:
-        raise DataError(f"'{text[:40]}' is no row of numbers for '{role}'", hint="write them with blanks") from None
