@@ -18,14 +18,17 @@ from torch.nn import functional as F
 
 from seqlab.native.compiler import compiled
 from seqlab.native.linear import Map
-from seqlab.nn.attention import Cache
+from seqlab.nn.attention import Cache, CrossAttention, Source
 from seqlab.nn.blocks import Block
+from seqlab.nn.recording import recording
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
+ACTIVATIONS = {"none": 0, "gelu": 1, "relu": 2, "swish": 3}
+"""As `linear.h` numbers them."""
 
 
 class CompiledLinear(nn.Module):
-    """W x + b, or gelu(W x + b) in its tanh form"""
+    """g(W x + b), where g is nothing by default"""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -40,13 +43,14 @@ class CompiledLinear(nn.Module):
         self.kernel = kernels.linear
         self.map = Map(self.panels.data_ptr(), self.bias.data_ptr(), self.inputs, self.outputs)
 
-    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
+    def forward(self, x: Tensor, activation: str = "none") -> Tensor:
         assert x.shape[-1] == self.inputs
         assert x.dtype == torch.float32
         x = x.contiguous()
         y = x.new_empty(*x.shape[:-1], self.outputs)
         rows = x.numel() // self.inputs
-        _succeed(self.kernel(self.map, x.data_ptr(), y.data_ptr(), rows, gelu, torch.get_num_threads()))
+        number, threads = ACTIVATIONS[activation], torch.get_num_threads()
+        _succeed(self.kernel(self.map, x.data_ptr(), y.data_ptr(), rows, number, threads))
         return y
 
 
@@ -58,24 +62,40 @@ class CompiledBlock(nn.Module):
         kernels = library()
         assert kernels is not None
         self.block, self.kernel = block, kernels.block
+        self.look: CrossAttention | None = getattr(block, "look", None)
+        looks = (
+            {}
+            if self.look is None
+            else {
+                "norm_look": _norm(block.norm_look),
+                "query": _map(self.look.query),
+                "look_output": _map(self.look.output),
+            }
+        )
         self.parts = _Block(
-            _norm(block.norm_attend),
-            _map(block.attend.query_key_value),
-            _map(block.attend.output),
-            _norm(block.norm_feed),
-            _map(block.feed.expand),
-            _map(block.feed.contract),
-            block.attend.heads,
+            norm_attend=_norm(block.norm_attend),
+            query_key_value=_map(block.attend.query_key_value),
+            output=_map(block.attend.output),
+            norm_feed=_norm(block.norm_feed),
+            expand=_map(block.feed.expand),
+            contract=_map(block.feed.contract),
+            heads=block.attend.heads,
+            activation=ACTIVATIONS[block.feed.activation],
+            norm_before=block.norm_before,
+            **looks,
         )
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
-        if cache is None or x.shape[1] > 1:
-            return self.block(x, cache)  # type: ignore[no-any-return]
+    def forward(
+        self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None
+    ) -> Tensor:
+        if cache is None or x.shape[1] > 1 or recording():
+            return self.block(x, cache, mask, source)  # type: ignore[no-any-return]
         keys, values, positions = cache.keys, cache.values, cache.places.positions
         assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
         where = _Cache(keys.data_ptr(), values.data_ptr(), positions.data_ptr(), keys.shape[2])
+        looked = None if source is None else _source(source, len(x))
         y = torch.empty_like(x)
-        _succeed(self.kernel(self.parts, where, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
+        _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
         return y
 
 
@@ -90,6 +110,7 @@ def library() -> ctypes.CDLL | None:
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),
+        ctypes.POINTER(_Source),
         pointer,
         pointer,
         count,
@@ -115,10 +136,15 @@ class _Block(ctypes.Structure):
         ("norm_attend", _Norm),
         ("query_key_value", Map),
         ("output", Map),
+        ("norm_look", _Norm),
+        ("query", Map),
+        ("look_output", Map),
         ("norm_feed", _Norm),
         ("expand", Map),
         ("contract", Map),
         ("heads", ctypes.c_int64),
+        ("activation", ctypes.c_int64),
+        ("norm_before", ctypes.c_int64),
     )
 
 
@@ -129,6 +155,26 @@ class _Cache(ctypes.Structure):
         ("positions", ctypes.c_void_p),
         ("capacity", ctypes.c_int64),
     )
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("lengths", ctypes.c_void_p),
+        ("owner", ctypes.c_void_p),
+        ("capacity", ctypes.c_int64),
+    )
+
+
+def _source(source: Source, rows: int) -> _Source:
+    """Tensors are those of a State, which outlives the call."""
+    keys, values, lengths, owner = source.keys, source.values, source.lengths, source.owner
+    assert owner is not None
+    assert len(owner) == rows
+    assert all(tensor.is_contiguous() for tensor in (keys, values, lengths, owner))
+    pointers = (keys.data_ptr(), values.data_ptr(), lengths.data_ptr(), owner.data_ptr())
+    return _Source(*pointers, keys.shape[2])
 
 
 def _map(linear: nn.Module) -> Map:

@@ -68,8 +68,8 @@ struct Cache {
 };
 
 // By all threads; qkv (rows, 3, heads, K) → y (rows, heads, K).
-void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size rows, Size heads, Size width) {
-    weights += omp_get_thread_num() * rounded(cache.capacity);
+void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size width) {
+    weights += omp_get_thread_num() * room;
 #pragma omp for schedule(static)
     for (Size n = 0; n < rows * heads; n++) {
         const Size row = n / heads, position = cache.positions[row];
@@ -81,6 +81,24 @@ void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size
     }
 }
 
+// Keys and values of sources, (sources, heads, capacity, K) each, how many positions of each are real, and which source
+// each row looks at.
+struct Source {
+    const float *keys, *values;
+    const Size *lengths, *owner;
+    Size capacity;
+};
+
+// By all threads; q (rows, heads, K) → y likewise. `y` may be `q`.
+void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size heads, Size width) {
+    weights += omp_get_thread_num() * room;
+#pragma omp for schedule(static)
+    for (Size n = 0; n < rows * heads; n++) {
+        const Size owner = source.owner[n / heads], first = (owner * heads + n % heads) * source.capacity * width;
+        head(q + n * width, source.keys + first, source.values + first, y + n * width, weights, source.lengths[owner], width);
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -89,39 +107,54 @@ int lanes() { return LANES; }
 
 // Both give 0, or 1 when there is no memory.
 
-int linear(const Map *map, const float *x, float *y, Size rows, int with_gelu, int threads) {
+int linear(const Map *map, const float *x, float *y, Size rows, int activation, int threads) {
     const Room turned = room(rows * map->inputs);
     if (!turned) return 1;
 #pragma omp parallel num_threads(threads)
-    apply(*map, x, turned.get(), y, rows, {with_gelu != 0, nullptr});
+    apply(*map, x, turned.get(), y, rows, {(Activation)activation, nullptr});
     return 0;
 }
 
 struct Block {
     Norm norm_attend;
     Map query_key_value, output;
+    Norm norm_look;
+    Map query, look_output;
     Norm norm_feed;
     Map expand, contract;
-    Size heads;
+    Size heads, activation, norm_before;
 };
 
-// y = x + attend(norm(x)), then y + feed(norm(y)), for one new position a row: x and y (rows, width)
-int block(const Block *block, const Cache *cache, const float *x, float *y, Size rows, int threads) {
-    const Size width = block->output.outputs, hidden = block->expand.outputs;
+// One new position a row, x and y (rows, width): x + attend(norm(x)), then + look(norm(x)) where there is a source, then
+// + feed(norm(x)); or norm(x + attend(x)) and so on.
+int block(const Block *block, const Cache *cache, const Source *source, const float *x, float *y, Size rows, int threads) {
+    const Size width = block->output.outputs, hidden = block->expand.outputs, heads = block->heads, each = width / heads;
+    const Size longest = rounded(std::max(cache->capacity, source ? source->capacity : 0));
     const Room rooms[] = {room(rows * width), room(rows * std::max(3 * width, hidden)), room(rows * std::max(width, hidden)),
-                          room(rounded(cache->capacity) * threads)};
+                          room(longest * threads)};
     for (const Room &one : rooms)
         if (!one) return 1;
     float *narrow = rooms[0].get(), *wide = rooms[1].get(), *turned = rooms[2].get(), *weights = rooms[3].get();
+    const bool before = block->norm_before;
+    const Activation activation = (Activation)block->activation;
 #pragma omp parallel num_threads(threads)
     {
-        normalise(block->norm_attend, x, narrow, rows, width);
-        apply(block->query_key_value, narrow, turned, wide, rows);
-        attend(wide, *cache, narrow, weights, rows, block->heads, width / block->heads);
-        apply(block->output, narrow, turned, y, rows, {false, x});
-        normalise(block->norm_feed, y, narrow, rows, width);
-        apply(block->expand, narrow, turned, wide, rows, {true, nullptr});
-        apply(block->contract, wide, turned, y, rows, {false, y});
+        if (before) normalise(block->norm_attend, x, narrow, rows, width);
+        apply(block->query_key_value, before ? narrow : x, turned, wide, rows);
+        attend(wide, *cache, narrow, weights, longest, rows, heads, each);
+        apply(block->output, narrow, turned, y, rows, {NONE, x});
+        if (!before) normalise(block->norm_attend, y, y, rows, width);
+        if (source) {
+            if (before) normalise(block->norm_look, y, narrow, rows, width);
+            apply(block->query, before ? narrow : y, turned, wide, rows);
+            look(wide, *source, narrow, weights, longest, rows, heads, each);
+            apply(block->look_output, narrow, turned, y, rows, {NONE, y});
+            if (!before) normalise(block->norm_look, y, y, rows, width);
+        }
+        if (before) normalise(block->norm_feed, y, narrow, rows, width);
+        apply(block->expand, before ? narrow : y, turned, wide, rows, {activation, nullptr});
+        apply(block->contract, wide, turned, y, rows, {NONE, y});
+        if (!before) normalise(block->norm_feed, y, y, rows, width);
     }
     return 0;
 }

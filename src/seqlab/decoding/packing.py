@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library
-from seqlab.nn.attention import SelfAttention
-from seqlab.nn.blocks import ACTIVATIONS, Block, FeedForward
+from seqlab.nn.attention import CrossAttention, SelfAttention
+from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.recording import unrecorded
@@ -29,15 +29,15 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LibraryLinear(nn.Module):
-    """W x + b, or gelu(W x + b) in its tanh form, by oneDNN"""
+    """g(W x + b), where g is nothing by default, by oneDNN"""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
         self.bias = None if bias is None else bias.detach()
 
-    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
-        after, form = ("gelu", "tanh") if gelu else ("none", "")
+    def forward(self, x: Tensor, activation: str = "none") -> Tensor:
+        after, form = ("gelu", "tanh") if activation == "gelu" else (activation, "")
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], form)  # type: ignore[no-any-return]
 
 
@@ -80,7 +80,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         elif isinstance(child, nn.Dropout):
             setattr(parent, name, nn.Identity())
         else:
-            known = type(child) is Block and _as_in_gpt2(child)
+            known = type(child) is Block and _whole(child)
             _pack(child, linear)
             if isinstance(child, Block) and known and linear is CompiledLinear:
                 setattr(parent, name, CompiledBlock(child))
@@ -101,26 +101,23 @@ class PackedTokenEmbedding(nn.Module):
         return self.output(states)  # type: ignore[no-any-return]
 
 
-def _as_in_gpt2(block: Block) -> bool:
+def _whole(block: Block) -> bool:
     """Whether the kernel that is a whole block computes it."""
     parts = (type(block.attend), type(block.feed)) == (SelfAttention, FeedForward)
-    plain = block.attend.causal and block.norm_before and not hasattr(block, "look")
-    return parts and plain and block.feed.activation == "gelu"
+    return parts and block.attend.causal and type(getattr(block, "look", None)) in (CrossAttention, type(None))
 
 
 class PackedFeedForward(nn.Module):
-    """W₂ g(W₁ x), a gelu in the same pass"""
+    """W₂ g(W₁ x), g in the same pass"""
 
     def __init__(self, feed: FeedForward, linear: Linear) -> None:
         super().__init__()
         self.expand = linear(feed.expand.weight, feed.expand.bias)
         self.contract = linear(feed.contract.weight, feed.contract.bias)
-        self.activation = None if feed.activation == "gelu" else ACTIVATIONS[feed.activation]
+        self.activation = feed.activation
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.activation is None:
-            return self.contract(self.expand(x, gelu=True))  # type: ignore[no-any-return]
-        return self.contract(self.activation(self.expand(x)))  # type: ignore[no-any-return]
+        return self.contract(self.expand(x, self.activation))  # type: ignore[no-any-return]
 
 
 def _steadily(step: Callable[..., CellState], inputs: Tensor, state: CellState) -> CellState:

@@ -15,6 +15,17 @@ constexpr int TALLEST = BYTES == 64 ? 12 : 4;  // a tile of 12 rows by 2 panels 
 // ½ x (1 + tanh u) = x / (1 + e⁻²ᵘ) with u = √(2/π) (x + 0.044715 x³)
 inline Vector gelu(Vector x) { return x / (1 + exponential(-Number(1.5957691216) * (x + Number(0.044715) * x * x * x))); }
 
+enum Activation { NONE, GELU, RELU, SWISH };
+
+inline Vector activated(Vector x, Activation activation) {
+    switch (activation) {
+        case GELU: return gelu(x);
+        case RELU: return x > 0 ? x : Vector{};
+        case SWISH: return x / (1 + exponential(-x));
+        default: return x;
+    }
+}
+
 // Y = f(X Wᵀ + b) + Z: a number of X Wᵀ + b is b + w₁x₁ + w₂x₂ + … in this order.
 //
 // W is stored in panels of LANES outputs, a panel as inputs × LANES: a step of the chain reads one vector of weights and
@@ -30,7 +41,7 @@ struct Map {
 };
 
 struct After {
-    bool with_gelu;
+    Activation activation;
     const Number *add;
 };
 
@@ -56,7 +67,7 @@ template <int ROWS, int PANELS> void tile(const Map &map, const Number *x, Numbe
     for (int r = 0; r < ROWS; r++)
         for (int p = 0; p < PANELS; p++) {
             const Size row = r * map.outputs, first = (panel + p) * LANES;
-            Vector sum = after.with_gelu ? gelu(sums[r][p]) : sums[r][p];
+            Vector sum = activated(sums[r][p], after.activation);
             if (after.add) sum += load(after.add + row, first, map.outputs);
             store(sum, y + row, first, map.outputs);
         }

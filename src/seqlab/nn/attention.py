@@ -97,6 +97,11 @@ class Source:
     real: Tensor
     owner: Tensor | None = None
 
+    @cached_property
+    def lengths(self) -> Tensor:
+        """How many positions are real, which come first: (S,)."""
+        return self.real.sum(1)
+
     def attended(self, q: Tensor, dropout: float = 0.0) -> Tensor:
         """What queries (B, T, H, K) find: the same shape."""
         shape = q.shape
