@@ -1,7 +1,7 @@
 """How fast is translating, beside transformers and CTranslate2 with the same weights?
 
-Marian's shape (6 + 6 layers, 8 heads, width 512, 2,048 inside, 32,000 tokens) with random weights; sources of 24 tokens,
-targets of 24; CPU, float32, two threads. Ours and theirs take turns; the ratio is that of the fastest runs.
+Marian's shape (6 + 6 layers, 8 heads, width 512, 2,048 inside, 32,000 tokens) with random weights; sources and targets
+of 24 tokens; CPU, float32, two threads. Ours and theirs take turns; the ratio is that of the fastest runs.
 
     python benchmarks/translating.py --batch 16 --beam 5
     python benchmarks/translating.py --training          # target tokens a second, forward, backward and a step of Adam
@@ -221,7 +221,8 @@ def main() -> None:
     for name, make in (("transformers", hugging_face), ("ctranslate2", ctranslate)):
         peer = make(theirs, arguments.beam)
         equal = sum(a == b for a, b in zip(ours(sources), peer(sources), strict=True))
-        print(f"batch {arguments.batch}, beam {arguments.beam}: {equal} of {len(sources)} texts equal to those of {name}")
+        shape = f"batch {arguments.batch}, beam {arguments.beam}"
+        print(f"{shape}: {equal} of {len(sources)} texts equal to those of {name}")
         count = arguments.batch * TARGET
         compare(name, lambda: ours(sources), lambda peer=peer: peer(sources), count, arguments.pairs)
 

@@ -32,7 +32,7 @@ def test_linear_equals_the_library(inputs, outputs, rows):
     linear = CompiledLinear(weight, bias)
     torch.testing.assert_close(linear(x), F.linear(x, weight, bias), atol=1e-5, rtol=1e-5)
     expected = F.gelu(F.linear(x, weight, bias), approximate="tanh")
-    torch.testing.assert_close(linear(x, gelu=True), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(linear(x, activation="gelu"), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(CompiledLinear(weight, None)(x[None]), F.linear(x, weight)[None], atol=1e-5, rtol=1e-5)
 
 
@@ -40,12 +40,12 @@ def test_linear_equals_the_library(inputs, outputs, rows):
 @pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
 def test_a_row_depends_neither_on_other_rows_nor_on_threads(inputs, outputs):
     linear, x = CompiledLinear(random(outputs, inputs), random(outputs)), random(40, inputs)
-    whole = linear(x, gelu=True)
+    whole = linear(x, activation="gelu")
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         for rows in range(1, 40):
-            assert torch.equal(linear(x[:rows], gelu=True), whole[:rows])
-            assert torch.equal(linear(x[-rows:], gelu=True), whole[-rows:])
+            assert torch.equal(linear(x[:rows], activation="gelu"), whole[:rows])
+            assert torch.equal(linear(x[-rows:], activation="gelu"), whole[-rows:])
 
 
 @needs_kernels
@@ -53,7 +53,7 @@ def test_gelu_everywhere():
     identity = CompiledLinear(torch.ones(1, 1), None)
     x = torch.cat([torch.linspace(-100, 100, 4001), torch.linspace(-6, 6, 4001), torch.tensor([0.0, 1e-30, 1e4])])
     expected = F.gelu(x.double(), approximate="tanh").float()
-    torch.testing.assert_close(identity(x[:, None], gelu=True)[:, 0], expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(identity(x[:, None], activation="gelu")[:, 0], expected, atol=1e-6, rtol=1e-6)
 
 
 @needs_kernels
