@@ -138,7 +138,7 @@ class Prepared:
         body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
         if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
-        if self.task.judges:
+        if self.task.writes:
             return lambda: self._answers(objective)
         prompts = self.task.prompts([decoding.prompt])
         longest = max(len(prompt) for prompt in prompts.tokens)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -73,24 +73,22 @@ class Run:
             raise RunError(f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder))
         return self.objective.body
 
-    @cached_property
+    @property
     def decoder(self) -> LanguageModel:
         """The body in the form that decodes: each text independent of its neighbours."""
-        return packed(self.model)
+        assert self.model is self.objective.body
+        return cast(LanguageModel, self.answering.body)
 
     @cached_property
     def answering(self) -> Objective:
-        """The objective in the form that answers: one that writes does so with the decoder."""
+        """The objective in the form that answers; one that writes is packed for decoding."""
         return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
 
     def changed(self, settings: Mapping[str, Any]) -> Run:
         """The same model under other settings, such as {"decoding.beam": 5}."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
-        run = Run(self.folder, recipe, task, self.objective, self.step)
-        if "answering" in self.__dict__:
-            run.__dict__["answering"] = self.answering
-        return run
+        return Run(self.folder, recipe, task, self.objective, self.step)
 
     @property
     def parameters(self) -> int:
@@ -123,9 +121,9 @@ class Run:
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution}
         figures = self.task.metrics(totals, split)
-        references = self.task.references(split)
-        if references is not None:
-            judged = judge(metrics or self.task.judges, self.written(split, batch_size), [[one] for one in references])
+        if self.task.writes:
+            references = [[one] for one in self.task.references(split)]
+            judged = judge(metrics or self.task.judges, self.written(split, batch_size), references)
             figures |= {name: figure.value for name, figure in judged.items()}
             signature |= {name: figure.signature for name, figure in judged.items()}
         return {**figures, "step": self.step, "signature": signature}

@@ -44,7 +44,7 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
 
     loaded = _loaded(run, code, device)
     language = isinstance(loaded.objective.body, LanguageModel)
-    streams = language and not loaded.task.judges
+    streams = language and not loaded.task.writes
     found = health(loaded.objective, _windows(loaded, rows, length) if streams else _batch(loaded, rows), length)
     if as_json:
         echo_json(asdict(found))
@@ -138,7 +138,7 @@ def attention(
     if as_json:
         echo_json(asdict(found))
     else:
-        click.echo(task.tokenizer.decode([token for token in best.tokens if token != task.tokenizer.end_id]))
+        click.echo(task.tokenizer.decode(best.tokens))
     _draw(out, loaded.folder / "attention.png", as_json, "attention_history", found)
 
 
@@ -189,7 +189,7 @@ def _writer(run: str, code: str | None, device: str) -> Any:
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
-    if not loaded.task.judges:
+    if not loaded.task.writes:
         raise RunError("does not translate", where=str(loaded.folder), hint="give a run of translation/gnmt-v3, say")
     return loaded
 

@@ -36,12 +36,17 @@ def predict(
 ) -> None:
     """What RUN answers for each example of FILE, or for each line of the input."""
     from seqlab.cli.streams import echo_json
+    from seqlab.errors import RunError
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
-    asked = {"decoding.beam": max(beam or 0, n_best or 0) or None, "decoding.best": n_best}
-    asked |= {"decoding.alignments": True} if alignments else {}
-    loaded = loaded.changed({key: value for key, value in asked.items() if value is not None})
+    if beam or n_best or alignments:
+        if not loaded.task.writes:
+            hint = "leave --beam, --n-best and --alignments out"
+            raise RunError("does not answer with texts", where=str(loaded.folder), hint=hint)
+        width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
+        searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
+        loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
     with tempfile.TemporaryDirectory() as folder:
         given = list(files)
         if not given:

@@ -54,7 +54,7 @@ def train(
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
     from seqlab.models.language_model import LanguageModel
 
-    if not isinstance(run.objective.body, LanguageModel) or run.task.judges:
+    if not isinstance(run.objective.body, LanguageModel) or run.task.writes:
         click.echo(f"try: seqlab predict {run.folder} FILE    or: seqlab evaluate {run.folder}")
         return
     tokenizer = run.tokenizer

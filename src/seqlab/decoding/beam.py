@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqlab.decoding.generate import advance, read
-from seqlab.errors import SeqlabError
+from seqlab.decoding.generate import advance, read, unseen
+from seqlab.errors import RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.recording import Tape, record
 
@@ -138,7 +138,7 @@ def beam_search(
             before = [text for text, _ in one.live]
             grown = one.grow(candidates, beam, stop, looks[place * width : (place + 1) * width])
             if watch is not None:
-                _show(watch, one, before, candidates, grown, stop)
+                _show(watch, one, before, candidates)
             if grown:
                 going.append(one)
                 rows.append([(place * width + number, token) for number, token in grown])
@@ -168,10 +168,7 @@ def _candidates(
     """
     total = logits.logsumexp(-1, keepdim=True)
     if not bool(total.isfinite().all()):
-        raise SeqlabError(
-            "the model gives no token any probability here: it has never seen this context",
-            hint="use a smoothed model, or another prompt",
-        )
+        raise unseen()
     if banned:
         logits = logits.index_fill(1, torch.tensor(sorted(banned), device=logits.device), -torch.inf)
     values, ids = _best(logits, min(most, logits.shape[1]))
@@ -205,10 +202,8 @@ def _show(
     search: _Search,
     before: list[tuple[int, ...]],
     candidates: Sequence[tuple[float, int, int]],
-    grown: list[tuple[int, int]],
-    stop: frozenset[int],
 ) -> None:
-    kept = {(*before[number], token) for number, token in grown} | {text for text, _ in search.live}
+    kept = {text for text, _ in search.live}
     done = {one.tokens for one in search.finished}
     for score, number, token in candidates:
         if score > -float("inf"):
@@ -226,6 +221,9 @@ class _Coverage:
 
     def begin(self, tape: Tape, lengths: list[int]) -> None:
         """Prompts have been read, in chunks: the last real position of each is what chooses the next token."""
+        if not tape["attention"]:
+            hint = "leave the coverage penalty out"
+            raise RunError("this model has no attention: what it has looked at is not known", hint=hint)
         layers = max(1, len(tape["attention"]) // -(-max(lengths) // tape["attention"][0].shape[1]))
         chunks = [tape["attention"][start : start + layers] for start in range(0, len(tape["attention"]), layers)]
         looked = torch.cat([_mean(chunk) for chunk in chunks], 1)

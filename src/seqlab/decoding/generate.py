@@ -139,8 +139,12 @@ def log_probabilities(logits: Tensor) -> Tensor:
     """log softmax, (B, V) → (B, V); a row without any is an error."""
     found = logits.log_softmax(-1)
     if bool(found[:, 0].isnan().any()):  # one that is not a number, or nothing but −∞, makes its whole row so
-        raise SeqlabError(
-            "the model gives no token any probability here: it has never seen this context",
-            hint="use a smoothed model, or another prompt",
-        )
+        raise unseen()
     return found
+
+
+def unseen() -> SeqlabError:
+    return SeqlabError(
+        "the model gives no token any probability here: it has never seen this context",
+        hint="use a smoothed model, or another prompt",
+    )

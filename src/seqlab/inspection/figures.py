@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqlab.inspection.gradients import Gate, Health
     from seqlab.inspection.surface import Surface
-    from seqlab.inspection.translation import History, Tree
+    from seqlab.inspection.translation import Branch, History, Tree
 
 COLOURS = ["#0b6e99", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#495057", "#e67700"]
 
@@ -51,41 +51,37 @@ def attention_history(found: History, path: Path) -> None:
 
 
 def search_tree(found: Tree, path: Path) -> None:
-    """Steps from left to right; what was kept goes on, what finished ends in a dot, what was dropped is grey."""
-    best = {tuple(one.before) for one in found.branches}
-    shown = [one for one in found.branches if one.fate != "dropped"]
-    dropped = [one for one in found.branches if one.fate == "dropped"]
-    places: dict[tuple[str, ...], float] = {}
-    columns: dict[int, list[tuple[str, ...]]] = {}
-    for one in [*shown, *dropped[: 4 * len(shown)]]:
-        columns.setdefault(len(one.before) + 1, []).append((*one.before, one.token))
-    for nodes in columns.values():
-        for place, node in enumerate(nodes):
-            places[node] = place - (len(nodes) - 1) / 2
+    """Steps from left to right: what was kept in blue, what finished in green, and the best of what was dropped."""
+    columns: dict[int, list[Branch]] = {}
+    for fate in ("kept", "finished", "dropped"):
+        for one in found.branches:
+            column = columns.setdefault(len(one.before), [])
+            if one.fate == fate and (fate != "dropped" or sum(other.fate == fate for other in column) < DROPPED):
+                column.append(one)
+    places = {
+        (*one.before, one.token): place - (len(column) - 1) / 2
+        for column in columns.values()
+        for place, one in enumerate(column)
+    }
     places[()] = 0.0
     tallest = max(map(len, columns.values()))
-    figure, axes = _figure(max(5.0, 1.35 * (len(columns) + 1)), max(2.5, 0.32 * tallest + 0.8))
-    for one in [*dropped, *shown]:
+    figure, axes = _figure(max(4.0, 0.9 * (len(columns) + 1)), max(2.0, 0.3 * tallest + 0.6))
+    for one in [one for column in columns.values() for one in column]:
         node = (*one.before, one.token)
-        if node not in places or tuple(one.before) not in places:
-            continue
-        alive = one.fate != "dropped"
-        colour = {"kept": COLOURS[0], "finished": COLOURS[2], "dropped": "#ced4da"}[one.fate]
-        axes.plot(
-            [len(one.before), len(node)],
-            [places[tuple(one.before)], places[node]],
-            color=colour,
-            linewidth=1.0,
-            zorder=1,
-        )
+        line, ink = {"kept": (COLOURS[0],) * 2, "finished": (COLOURS[2],) * 2, "dropped": ("#dee2e6", "#868e96")}[
+            one.fate
+        ]
+        heights = [places[tuple(one.before)], places[node]]
+        axes.plot([len(one.before), len(node)], heights, color=line, linewidth=1.0, zorder=1)
         label = f"{one.token} {one.log_probability:.2f}"
-        style = {"color": "#212529" if alive else "#adb5bd", "fontsize": 7 if node in best or alive else 6}
-        axes.text(len(node), places[node], label, ha="center", va="center", zorder=2, **style, bbox=_PAPER)
+        axes.text(len(node), places[node], label, ha="center", va="center", color=ink, fontsize=7, bbox=_PAPER)
     axes.invert_yaxis()
     axes.set_axis_off()
     _save(figure, path)
 
 
+DROPPED = 2
+"""Of a step, so many hypotheses that were not kept are drawn."""
 _PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
 
 

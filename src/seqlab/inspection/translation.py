@@ -71,7 +71,7 @@ def branches(nodes: Sequence[Node], tokenizer: Tokenizer) -> list[Branch]:
 def described(found: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[dict[str, Any]]:
     return [
         {
-            "text": tokenizer.decode([token for token in one.tokens if token != tokenizer.end_id]),
+            "text": tokenizer.decode(one.tokens),
             "log_probability": round(one.log_probability, 4),
             "rank": round(one.rank, 4),
         }

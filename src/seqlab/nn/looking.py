@@ -51,9 +51,8 @@ class Attention(nn.Module, ABC):
         super().__init__()
         self.settings, self.width = settings, states
         self.gate = nn.Linear(query, 1) if settings.gated else None
-        self.place = nn.Sequential(nn.Linear(query, query), nn.Tanh(), nn.Linear(query, 1))
-        if settings.form != "local":
-            self.place = None  # type: ignore[assignment]
+        local = settings.form == "local"
+        self.place = nn.Sequential(nn.Linear(query, query), nn.Tanh(), nn.Linear(query, 1)) if local else None
         self.tired = nn.Parameter(torch.zeros(())) if settings.coverage else None
 
     @property
@@ -100,7 +99,7 @@ class Attention(nn.Module, ABC):
         if form == "hard":
             most = torch.zeros_like(weights).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
             return most + weights - weights.detach()
-        if form == "local":
+        if self.place is not None:
             lengths = real.sum(1)[:, None, None]
             centre = torch.sigmoid(self.place(queries)) * (lengths - 1)
             far = torch.arange(scores.shape[-1], device=scores.device) - centre

@@ -72,12 +72,14 @@ class Task(ABC):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
 
+    writes: bool = False
+    """Whether its answers are texts that a model writes, which can be judged by references."""
     judges: Sequence[str] = ()
-    """For models that write: the metrics of what is written."""
+    """Where it writes: the metrics of what is written."""
 
-    def references(self, split: Split) -> list[str] | None:
-        """For models that write: what should have been written for each example, first to last."""
-        return None
+    def references(self, split: Split) -> list[str]:
+        """Where it writes: what should have been written for each example, first to last."""
+        raise NotImplementedError
 
     def asked(self, data: DataSettings) -> Split:
         """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""

@@ -106,6 +106,7 @@ class Translation(Task):
             return self
 
     tokenizer: Tokenizer
+    writes = True
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Translation(Task):
         sample: float | None = None,
     ) -> None:
         self.settings, self.tokenizer, self.decoding, self.sample = settings, tokenizer, decoding, sample
-        self.sources = Sources(settings.conditions, tokenizer, memory)
+        self.sources, self.judges = Sources(settings.conditions, tokenizer, memory), settings.metrics
 
     @classmethod
     def prepare(cls, recipe: Recipe) -> Translation:
@@ -202,10 +203,6 @@ class Translation(Task):
         loss = totals["sum"] / totals["count"]
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
 
-    @property
-    def judges(self) -> Sequence[str]:  # type: ignore[override]
-        return self.settings.metrics
-
     def references(self, split: Split) -> list[str]:
         return cast(Pairs, split).references()
 
@@ -256,17 +253,16 @@ class Translation(Task):
         width = own.beam or 1
         penalty = own.length_penalty if own.beam else 0.0
         beam = Beam(width, penalty, own.coverage_penalty, best=min(own.best, width))
-        limits = [2 * length + 50 for length in source["mask"].sum(1).tolist()]
+        reads = "text" in self.settings.conditions.values()  # of a label or numbers, length says nothing
+        limits = [2 * length + 50 if reads else own.tokens for length in source["mask"].sum(1).tolist()]
         return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source, watch)
 
     def _answer(self, found: Sequence[Hypothesis]) -> dict[str, Any]:
         each = [
-            {"answer": self._written(one), "log_probability": one.log_probability, "rank": one.rank} for one in found
+            {"answer": self.tokenizer.decode(one.tokens), "log_probability": one.log_probability, "rank": one.rank}
+            for one in found
         ]
         return {**each[0], **({"n_best": each} if self.decoding.best > 1 else {})}
-
-    def _written(self, hypothesis: Hypothesis) -> str:
-        return self.tokenizer.decode([token for token in hypothesis.tokens if token != self.tokenizer.end_id])
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
