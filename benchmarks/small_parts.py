@@ -1,7 +1,7 @@
 """Two parts that are written here because the library's take longer on the CPU, beside the library's; one thread.
 
-The loss of a softmax with its gradients (`nn/likelihood.py`), and dropout with its gradient (`nn/dropout.py`). They take
-turns; the ratio is that of the fastest.
+The loss of a softmax with its gradients (`nn/likelihood.py`), and dropout with its gradient (`nn/dropout.py`). Ours and
+theirs take turns; the ratio is that of the fastest.
 
     python benchmarks/small_parts.py
 """

@@ -121,9 +121,10 @@ class Run:
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution}
         figures = self.task.metrics(totals, split)
-        if self.task.writes:
+        judges = self.task.judges if metrics is None else metrics
+        if self.task.writes and judges:
             references = [[one] for one in self.task.references(split)]
-            judged = judge(metrics or self.task.judges, self.written(split, batch_size), references)
+            judged = judge(judges, self.written(split, batch_size), references)
             figures |= {name: figure.value for name, figure in judged.items()}
             signature |= {name: figure.signature for name, figure in judged.items()}
         return {**figures, "step": self.step, "signature": signature}

@@ -96,6 +96,8 @@ BUILDERS = {
     "convolutional": _conv,
     "convolutional-contiguous": lambda: _conv(growth=1, taps=4, output=UNTIED),
     "gpt": _gpt,
+    "gpt-norm-after": lambda: _gpt(norm="after", activation="relu", hidden=40),
+    "gpt-swish": lambda: _gpt(activation="swish"),
     "gpt-adaptive": lambda: _gpt(output=ADAPTIVE),
     "mixture": _mixture,
 }

@@ -4,9 +4,11 @@ import pytest
 import torch
 from shipped_translators import BUILDERS, LABELS, VOCAB, build, row_of, shipped, some_sources
 
+from seqlab.decoding.alignment import looked_at
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
+from seqlab.errors import SeqlabError
 from seqlab.nn.recording import record
 
 pytestmark = pytest.mark.parametrize("name", BUILDERS)
@@ -121,7 +123,7 @@ def test_attention_is_noted_and_changes_no_bit(name):
 
 
 def test_sentences_are_searched_side_by_side_as_if_alone(name):
-    """Transformers to the bit, where they are packed for decoding."""
+    """To the bit, where they are packed for decoding; recurrent ones nearly so."""
     model = packed(shipped(name))
     for beam in (Beam(1), Beam(4, 0.6), Beam(3, 1.0, best=1)):
         together = beam_search(model, [[0]] * 6, beam, 12, STOP, SOURCE)
@@ -129,8 +131,29 @@ def test_sentences_are_searched_side_by_side_as_if_alone(name):
             (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(SOURCE, row))
             assert [one.tokens for one in found] == [one.tokens for one in alone]
             assert [one.rank for one in found] == pytest.approx([one.rank for one in alone], abs=1e-5)
-            if name.startswith("transformer"):
+            if name.startswith(("transformer", "convolutional")):
                 assert found == alone
+
+
+def test_a_penalty_for_what_was_not_looked_at(name):
+    """Of every hypothesis: log p / ((5 + n) / 6)^α + β Σ_i log min(Σ_t a_ti, 1), with a read from the finished text."""
+    model, beam = packed(shipped(name)), Beam(3, 0.6, coverage_penalty=0.2)
+    if name.startswith("v1"):
+        with pytest.raises(SeqlabError, match="no attention"):
+            beam_search(model, [[0]] * 6, beam, 8, STOP, SOURCE)
+        return
+    for row, found in enumerate(beam_search(model, [[0]] * 6, beam, 8, STOP, SOURCE)):
+        for one in found:
+            weights = looked_at(shipped(name), row_of(SOURCE, row), one.tokens, 0)
+            missed = weights.sum(0).clamp(1e-9, 1).log().sum().item()
+            plain = one.log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
+            assert one.rank == pytest.approx(plain + 0.2 * missed, abs=1e-3)
+
+
+def test_no_hypothesis_is_shorter_than_asked(name):
+    for found in beam_search(packed(shipped(name)), [[0]] * 6, Beam(4, shortest=5), 8, STOP, SOURCE):
+        assert found
+        assert all(5 < len(one.tokens) <= 8 for one in found)
 
 
 def test_generation_is_a_beam_of_one(name):

@@ -105,6 +105,13 @@ def test_answers_do_not_depend_on_batches(reverser):
         assert a["rank"] == pytest.approx(b["rank"], abs=1e-5)
 
 
+def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tmp_path):
+    assert "bleu" not in reverser.changed({"task.metrics": []}).evaluate()
+    classes = seqlab.train("classification/lstm", {"training.steps": 1, "model.width": 4}, out=tmp_path / "run")
+    told = run_command("predict", classes.folder, "--beam", 2, text="x\n").exception
+    assert "does not answer with texts" in told.what
+
+
 def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
     for command, fields in (("attention", {"source", "target", "weights"}), ("beam", {"found", "branches"})):
         picture = tmp_path / f"{command}.png"

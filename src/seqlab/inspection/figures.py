@@ -68,13 +68,11 @@ def search_tree(found: Tree, path: Path) -> None:
     figure, axes = _figure(max(4.0, 0.9 * (len(columns) + 1)), max(2.0, 0.3 * tallest + 0.6))
     for one in [one for column in columns.values() for one in column]:
         node = (*one.before, one.token)
-        line, ink = {"kept": (COLOURS[0],) * 2, "finished": (COLOURS[2],) * 2, "dropped": ("#dee2e6", "#868e96")}[
-            one.fate
-        ]
+        colour = {"kept": COLOURS[0], "finished": COLOURS[2], "dropped": "#adb5bd"}[one.fate]
         heights = [places[tuple(one.before)], places[node]]
-        axes.plot([len(one.before), len(node)], heights, color=line, linewidth=1.0, zorder=1)
+        axes.plot([len(one.before), len(node)], heights, color=colour, linewidth=1.0, zorder=1)
         label = f"{one.token} {one.log_probability:.2f}"
-        axes.text(len(node), places[node], label, ha="center", va="center", color=ink, fontsize=7, bbox=_PAPER)
+        axes.text(len(node), places[node], label, ha="center", va="center", color=colour, fontsize=7, bbox=_PAPER)
     axes.invert_yaxis()
     axes.set_axis_off()
     _save(figure, path)

@@ -122,7 +122,8 @@ class Translation(Task):
     @classmethod
     def prepare(cls, recipe: Recipe) -> Translation:
         settings = cast(Translation.Settings, recipe.task)
-        metrics_of(settings.metrics)  # a name that is none is better said now than after the training
+        if settings.metrics:
+            metrics_of(settings.metrics)  # a name that is none is better said now than after the training
         texts = [role for role, kind in settings.conditions.items() if kind == "text"]
         tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET])
         task = cls.restore(recipe, tokenizer, {})
