@@ -24,7 +24,7 @@ from seqlab.recipe import PartSettings
 
 
 class RecurrentTranslator(LanguageModel):
-    """The encoder reads h_i = cell(E[source_i], h_{i−1}) in layers, and its last states are the decoder's first ones.
+    """The encoder reads h_i = cell(√H E[source_i], h_{i−1}) in layers; its last states are the decoder's first ones.
 
     The decoder's lowest layer reads the target and asks for a context c_t; the layers above it read [s_t; c_t], and
     p = softmax(E tanh(W [s_t; c_t])) with s_t of the highest one. Without attention there is no c.
@@ -51,6 +51,7 @@ class RecurrentTranslator(LanguageModel):
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         super().__init__()
         self.vocab_size, width, depth = vocab_size, settings.width, settings.depth
+        self.scale = width**0.5  # embeddings that are also the output begin small, too small to be read
         self.embedding = TokenEmbedding(vocab_size, width)
         self.source_embedding = None if settings.shared else TokenEmbedding(vocab_size, width)
         self.conditions = Conditions(vocab_size, conditions, width)
@@ -65,15 +66,14 @@ class RecurrentTranslator(LanguageModel):
         self.above = Recurrent(above, self.dropout, arrangement=settings)
         self.mix = nn.Linear(width + context, width) if context else None
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
-        for table in (self.embedding, self.source_embedding):
-            if table is not None:
-                nn.init.normal_(table.weight, std=width**-0.5)
+        for table in [part for part in self.modules() if isinstance(part, nn.Embedding)]:
+            nn.init.normal_(table.weight, std=1 / self.scale)
 
     # ------------------------------------------------------------------ the source
 
     def encode(self, source: Mapping[str, Tensor]) -> tuple[Tensor, list[CellState]]:
         """The states of sources (S, N, H), and the last one of each layer."""
-        x = self.dropout(self.conditions(source, self.source_embedding or self.embedding))
+        x = self.dropout(self.conditions(source, self.source_embedding or self.embedding) * self.scale)
         last: list[CellState] = []
         for number, part in enumerate(self.encoder):
             assert isinstance(part, Recurrent)
@@ -117,7 +117,7 @@ class RecurrentTranslator(LanguageModel):
             tuple(after.rows[f"{part}.{layer}"] for part in cell.parts)
             for layer, cell in enumerate([*self.lowest.layers, *self.above.layers])
         )
-        x = self.dropout(self.embedding(tokens))
+        x = self.dropout(self.embedding(tokens) * self.scale)
         if self.attention is None:
             x, layers = self.lowest(x, [lowest], mask)
         elif self.attention.one_by_one:

@@ -1,0 +1,129 @@
+"""The line of translators on Multi30k (29,000 pairs): one training on one thread, or the table of all, with tests.
+
+python benchmarks/multi30k.py train gnmt-v2 --out runs/multi30k
+python benchmarks/multi30k.py train transformer --reverse
+python benchmarks/multi30k.py table          # BLEU of the test part of 2016; each step beside the one before it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+import seqlab
+from seqlab.comparison import curve
+from seqlab.inspection.figures import curves
+from seqlab.metrics.judging import Judged
+from seqlab.metrics.translation import BLEU
+from seqlab.recipe import Recipe
+
+DATA = Path(__file__).parent.parent / "../shared/data/multi30k"
+PAIRS, BATCH = 29_000, 128
+LINE = ["gnmt-v1", "gnmt-v2", "gnmt-v3", "gnmt-v4", "gnmt-v6", "convolutional", "transformer"]
+RECURRENT = {"model.width": 256, "model.dropout": 0.3, "training.learning_rate": 0.002}
+OWN = {
+    "convolutional": {"model.width": 192, "model.dropout": 0.3, "training.learning_rate": 0.002},
+    "transformer": {
+        "model.depth": 4,
+        "model.dropout": 0.3,
+        "training.learning_rate": 0.003,
+        "training.optimizer.betas": [0.9, 0.98],
+    },
+}
+"""The Transformer has the shape that is called tiny in the literature: 4 + 4 layers of 128, 256 inside, 4 heads."""
+EPOCHS = {"convolutional": 15, "transformer": 30}
+CASED, LOWERCASED = BLEU.Settings(kind="bleu"), BLEU.Settings(kind="bleu", lowercase=True)
+
+
+def recipe_of(name: str, reverse: bool, seed: int, epochs: float | None, overrides: list[str]) -> Recipe:
+    source, target = ("en", "de") if reverse else ("de", "en")
+    an_epoch = PAIRS / BATCH
+    changes = {
+        "data.train": str((DATA / "train").resolve()),
+        "data.valid": str((DATA / "val").resolve()),
+        "data.columns": {"source": source, "target": target},
+        "task.metrics": ["bleu", "chrf"],
+        "tokenizer": {"kind": "bpe", "vocab_size": 6000},
+        "objective.smoothing": 0.1,
+        "training.batch_size": BATCH,
+        "training.average": 0.998,
+        "training.schedule": {"kind": "cosine", "warmup": 600, "floor": 0.02},
+        "training.evaluate_every": round(an_epoch),
+        "training.steps": round((epochs or EPOCHS.get(name, 12)) * an_epoch),
+        "training.seed": seed,
+    }
+    return Recipe.load(f"translation/{name}").changed({**changes, **OWN.get(name, RECURRENT)}).changed(overrides)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """One training, its figures, and what it writes for the test part."""
+    torch.set_num_threads(1)
+    name = f"{arguments.model}-reverse" if arguments.reverse else arguments.model
+    folder = arguments.out / f"{name}-{arguments.seed}"
+    recipe = recipe_of(arguments.model, arguments.reverse, arguments.seed, arguments.epochs, arguments.overrides)
+    run = seqlab.train(recipe, out=folder, resume=True)
+    split = run.held_out(str((DATA / "test_2016_flickr").resolve()))
+    written, references = run.written(split), list(run.task.references(split))
+    result = {
+        "model": name,
+        "weights": run.parameters,
+        "steps": run.step,
+        "seconds": sum(entry.get("seconds", 0.0) for entry in run.timing),
+        "written": written,
+        "references": references,
+    }
+    (folder / "result.json").write_text(json.dumps(result, ensure_ascii=False) + "\n")
+
+
+def judged(result: dict[str, list[str]], settings: BLEU.Settings) -> Judged:
+    return Judged([settings], result["written"], [[one] for one in result["references"]], resamples=1000)
+
+
+def table(out: Path) -> None:
+    found = {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/result.json"))}
+    print("| model | weights, M | minutes | BLEU | lowercased | less the one before (95 %), p |")
+    print("|---|---|---|---|---|---|")
+    before = None
+    for name in [*LINE, "transformer-reverse"]:
+        result = found.get(f"{name}-0")
+        if result is None:
+            continue
+        cased, lower = judged(result, CASED), judged(result, LOWERCASED)
+        change = ""
+        if before is not None and "reverse" not in name:
+            one = cased.against(before)["bleu"]
+            change = f"{one.value:+.1f} ({one.interval[0]:+.1f} to {one.interval[1]:+.1f}), {one.p_value:.3f}"
+        figures = [one.figures()["bleu"].value for one in (cased, lower)]
+        cells = [f"{result['weights'] / 1e6:.1f}", f"{result['seconds'] / 60:.0f}", *(f"{one:.1f}" for one in figures)]
+        print(f"| {name} | {' | '.join(cells)} | {change} |")
+        before = cased
+    for settings in (CASED, LOWERCASED):
+        print(judged(next(iter(found.values())), settings).figures()["bleu"].signature)
+    lines = {
+        name: [[(point["seconds"] / 60, point["perplexity"]) for point in curve(out / f"{name}-0")]]
+        for name in LINE
+        if (out / f"{name}-0").exists()
+    }
+    curves(lines, out / "curves.png", "Multi30k, German to English", "minutes of one thread", "held-out perplexity")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("train")
+    one.add_argument("model", choices=LINE)
+    one.add_argument("--reverse", action="store_true", help="English to German")
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--epochs", type=float)
+    one.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    for command in (one, commands.add_parser("table")):
+        command.add_argument("--out", type=Path, default=Path("runs/multi30k"))
+    arguments = parser.parse_args()
+    train(arguments) if arguments.command == "train" else table(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
