@@ -34,7 +34,7 @@ OWN = {
     },
 }
 """The Transformer has the shape that is called tiny in the literature: 4 + 4 layers of 128, 256 inside, 4 heads."""
-EPOCHS = {"convolutional": 15, "transformer": 30}
+EPOCHS = {"convolutional": 12, "transformer": 17}
 CASED, LOWERCASED = BLEU.Settings(kind="bleu"), BLEU.Settings(kind="bleu", lowercase=True)
 
 
@@ -52,7 +52,7 @@ def recipe_of(name: str, reverse: bool, seed: int, epochs: float | None, overrid
         "training.average": 0.998,
         "training.schedule": {"kind": "cosine", "warmup": 600, "floor": 0.02},
         "training.evaluate_every": round(an_epoch),
-        "training.steps": round((epochs or EPOCHS.get(name, 12)) * an_epoch),
+        "training.steps": round((epochs or EPOCHS.get(name, 10)) * an_epoch),
         "training.seed": seed,
     }
     return Recipe.load(f"translation/{name}").changed({**changes, **OWN.get(name, RECURRENT)}).changed(overrides)
