@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqlab.decoding.generate import advance, read, unseen
+from seqlab.decoding.generate import advance, pieces, read, unseen
 from seqlab.errors import RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.recording import Tape, record
@@ -220,13 +220,13 @@ class _Coverage:
         self.real = real
 
     def begin(self, tape: Tape, lengths: list[int]) -> None:
-        """Prompts have been read, in chunks: the last real position of each is what chooses the next token."""
+        """Prompts have been read, in pieces: the last real position of each is what chooses the next token."""
         if not tape["attention"]:
             hint = "leave the coverage penalty out"
             raise RunError("this model has no attention: what it has looked at is not known", hint=hint)
-        layers = max(1, len(tape["attention"]) // -(-max(lengths) // tape["attention"][0].shape[1]))
-        chunks = [tape["attention"][start : start + layers] for start in range(0, len(tape["attention"]), layers)]
-        looked = torch.cat([_mean(chunk) for chunk in chunks], 1)
+        layers = len(tape["attention"]) // pieces(max(lengths))
+        read = [tape["attention"][start : start + layers] for start in range(0, len(tape["attention"]), layers)]
+        looked = torch.cat([_mean(piece) for piece in read], 1)
         last = torch.tensor(lengths, device=looked.device) - 1
         self.seen = looked[torch.arange(len(lengths), device=looked.device), last]
         self.real = F.pad(self.real, [0, self.seen.shape[1] - self.real.shape[1]])

@@ -84,7 +84,8 @@ def generate(
 
 
 def read(model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping[str, Tensor] | None = None) -> Reading:
-    """Read prompts of any lengths, in chunks that are padded on the right."""
+    """Read prompts of any lengths: the first token, which is all that a translation begins with, then chunks that are
+    padded on the right."""
     if not all(prompts):
         raise ValueError("a prompt must have at least one token")
     longest = max(len(prompt) for prompt in prompts)
@@ -95,19 +96,22 @@ def read(model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping
         )
     state = model.start(source, rows=len(prompts))
     device = state.lengths.device
-    room = [0, -longest % CHUNK]
-    tokens, mask = (F.pad(tensor, room).to(device) for tensor in padded(prompts))
+    tokens, mask = (F.pad(tensor, [0, -(longest - 1) % CHUNK]).to(device) for tensor in padded(prompts))
     lengths = mask.sum(1)
-    last: Tensor | None = None
-    for start in range(0, tokens.shape[1], CHUNK):
-        output = model(tokens[:, start : start + CHUNK], state, mask[:, start : start + CHUNK])
-        state = output.state
+    output = model(tokens[:, :1], state)
+    last = output.states[:, -1]
+    for start in range(1, longest, CHUNK):
+        output = model(tokens[:, start : start + CHUNK], output.state, mask[:, start : start + CHUNK])
         place = (lengths - 1 - start).clamp(0, CHUNK - 1)
         states = output.states[torch.arange(len(prompts), device=device), place]
         ends_here = (lengths > start)[(...,) + (None,) * (states.dim() - 1)]
-        last = states if last is None else torch.where(ends_here, states, last)
-    assert last is not None
-    return Reading(model.logits(last), state)
+        last = torch.where(ends_here, states, last)
+    return Reading(model.logits(last), output.state)
+
+
+def pieces(longest: int) -> int:
+    """How often `read` calls the model."""
+    return 1 + -(-(longest - 1) // CHUNK)
 
 
 def advance(
