@@ -10,6 +10,7 @@ from seqlab.decoding import compiled, packing
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
+from seqlab.decoding.ranking import best, by_library
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
 from seqlab.nn.cells import GRU, LSTM, Cell
@@ -167,3 +168,44 @@ def _rows_are_alone(model):
         for row in range(9):
             alone, _ = model(x[row : row + 1], model.start(1, x))
             assert torch.equal(alone[0], whole[row])
+
+
+@needs_kernels
+@pytest.mark.parametrize("vocabulary", [1, 7, 128, 4096, 4099, 9000])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_the_best_tokens_equal_the_library(rows, vocabulary):
+    plain = random(rows, vocabulary) * 5
+    tied = plain.round()
+    few = plain.masked_fill(torch.arange(vocabulary) % 100 != 0, -torch.inf)
+    for logits in (plain, tied, few, plain - 1e4):
+        for count in {1, min(6, vocabulary), min(20, vocabulary)}:
+            values, ids, totals = best(logits, count)
+            expected = by_library(logits, count)
+            real = values > -torch.inf
+            assert torch.equal(values, expected[0])
+            assert torch.equal(ids[real], expected[1][real])
+            torch.testing.assert_close(totals, expected[2], atol=1e-6, rtol=1e-6)
+
+
+@needs_kernels
+def test_the_best_tokens_of_a_row_depend_on_nothing_else():
+    logits = random(9, 9000)
+    whole = best(logits, 6)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        for row in range(9):
+            alone = best(logits[row : row + 1], 6)
+            assert all(torch.equal(one[0], every[row]) for one, every in zip(alone, whole, strict=True))
+
+
+@needs_kernels
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", [0, 5000, 8999])
+def test_where_there_is_no_distribution_the_total_says_so(odd, place):
+    logits = random(2, 9000)
+    logits[1, place] = odd
+    assert best(logits, 3)[2].isfinite().tolist() == [True, False]
+    assert not best(torch.full((1, 5000), -torch.inf), 2)[2].isfinite()
+    logits[1] = -torch.inf
+    logits[1, place] = odd
+    assert not best(logits, 3)[2][1].isfinite()

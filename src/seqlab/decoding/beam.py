@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqlab.decoding.generate import advance, pieces, read, unseen
+from seqlab.decoding.ranking import best
 from seqlab.errors import RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.recording import Tape, record
@@ -166,31 +167,21 @@ def _candidates(
     `most` of each hypothesis are all that can be kept or finish. Ties fall to the earlier hypothesis and the smaller
     token. Only what is chosen is normalised: over a large vocabulary, log softmax takes longer than the choice.
     """
-    total = logits.logsumexp(-1, keepdim=True)
-    if not bool(total.isfinite().all()):
+    values, ids, totals = best(logits, min(most + len(banned), logits.shape[1]))
+    if not bool(totals.isfinite().all()):
         raise unseen()
     if banned:
-        logits = logits.index_fill(1, torch.tensor(sorted(banned), device=logits.device), -torch.inf)
-    values, ids = _best(logits, min(most, logits.shape[1]))
+        refused = torch.isin(ids, torch.tensor(sorted(banned), device=ids.device))
+        values = values.masked_fill(refused, -torch.inf)
     none = -float("inf")
     scores = [[score for _, score in own] + [none] * (width - len(own)) for own in live]
-    totals = (values - total).view(len(live), width, -1) + logits.new_tensor(scores)[:, :, None]
-    ranked, places = totals.flatten(1).sort(descending=True, stable=True)
+    chances = (values - totals[:, None]).view(len(live), width, -1) + logits.new_tensor(scores)[:, :, None]
+    ranked, places = chances.flatten(1).sort(descending=True, stable=True)
     chosen = ids.view(len(live), -1).gather(1, places)
     hypotheses = places // values.shape[1]
     return [
         list(zip(*one, strict=True)) for one in zip(ranked.tolist(), hypotheses.tolist(), chosen.tolist(), strict=True)
     ]
-
-
-def _best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest of each row, (B, V) → (B, count) twice; of equal ones the first come first."""
-    values, ids = logits.topk(min(count + 1, logits.shape[1]), -1)
-    if values.shape[1] > count and bool((values[:, count] == values[:, count - 1]).any()):  # which of them is chance
-        values, ids = logits.sort(dim=-1, descending=True, stable=True)
-    ids, order = ids[:, :count].sort(-1)
-    values, back = values[:, :count].gather(1, order).sort(dim=-1, descending=True, stable=True)
-    return values, ids.gather(1, back)
 
 
 def _filled(live: list[tuple[tuple[int, ...], float]], width: int) -> list[tuple[tuple[int, ...], float]]:

@@ -1,4 +1,4 @@
-"""Linear maps and blocks by `kernels.cpp`, which is compiled for the machine at hand when it is first needed.
+"""Linear maps, blocks and the choice of tokens by `kernels.cpp`, compiled for the machine at hand when first needed.
 
 By hand, because the library is slower where rows are few. Between the maps it needs some fifteen calls a block, which
 take longer than they would alone, since the weights that stream by push all else out of the caches; and its maps take
@@ -99,6 +99,19 @@ class CompiledBlock(nn.Module):
         return y
 
 
+def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`ranking.best` in one pass."""
+    kernels = library()
+    assert kernels is not None
+    assert logits.is_contiguous()
+    rows, vocabulary = logits.shape
+    values, tokens = logits.new_empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+    totals = logits.new_empty(rows)
+    pointers = [tensor.data_ptr() for tensor in (logits, values, tokens, totals)]
+    _succeed(kernels.best(*pointers, rows, vocabulary, count, torch.get_num_threads()))
+    return values, tokens, totals
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """`kernels.cpp` compiled for this machine; None where that cannot be had."""
@@ -107,6 +120,7 @@ def library() -> ctypes.CDLL | None:
         return None
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     kernels.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
+    kernels.best.argtypes = [pointer] * 4 + [count] * 3 + [ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),

@@ -1,4 +1,5 @@
-// What decoding on the CPU spends its time on: linear maps of a few rows, and blocks that read one new position a row.
+// What decoding on the CPU spends its time on: linear maps of a few rows, blocks that read one new position a row, and the
+// choice of the best tokens.
 
 #include "linear.h"
 
@@ -99,13 +100,93 @@ void look(const float *q, const Source &source, float *y, float *weights, Size r
     }
 }
 
+// ------------------------------------------------------------------ the best tokens
+
+constexpr Size PIECE = 4096;  // of a vocabulary; it stays in the nearest cache while it is read twice
+
+// The largest so far, largest first and of equal ones the first first.
+struct Best {
+    float *values;
+    Size *tokens, count;
+
+    void clear() const {
+        for (Size i = 0; i < count; i++) values[i] = -INFINITY, tokens[i] = 0;
+    }
+    float bar() const { return values[count - 1]; }
+    void add(float value, Size token) const {
+        if (!(value > bar())) return;
+        Size place = count - 1;
+        for (; place > 0 && value > values[place - 1]; place--)
+            values[place] = values[place - 1], tokens[place] = tokens[place - 1];
+        values[place] = value, tokens[place] = token;
+    }
+};
+
+// The best of a piece, whose first token is `first`, and Σ exp(x − the best): not a number if one of them is none.
+float read_piece(const float *x, Size length, Size first, const Best &best) {
+    constexpr Size AT_ONCE = 8 * LANES;
+    best.clear();
+    for (Size i = 0; i < length; i += AT_ONCE) {
+        if (i + AT_ONCE <= length) {
+            Vector most = *(const Vector *)(x + i);
+            for (Size l = LANES; l < AT_ONCE; l += LANES) {
+                const Vector here = *(const Vector *)(x + i + l);
+                most = here > most ? here : most;
+            }
+            if (!(largest(most) > best.bar())) continue;
+        }
+        for (Size l = i; l < std::min(i + AT_ONCE, length); l++) best.add(x[l], first + l);
+    }
+    const float most = best.values[0] == -INFINITY ? 0 : best.values[0];
+    Vector sums = {};
+    Size i = 0;
+    for (; i + LANES <= length; i += LANES) sums += exponential(*(const Vector *)(x + i) - most);
+    if (i < length) {
+        const Vector here = exponential(load(x, i, length) - most);
+        sums += inside(i, length) ? here : Vector{};
+    }
+    return total(sums);
+}
+
 }  // namespace
 
 extern "C" {
 
 int lanes() { return LANES; }
 
-// Both give 0, or 1 when there is no memory.
+// All of them give 0, or 1 when there is no memory.
+
+// For each row of logits (rows, vocabulary) its `count` best tokens with their values, and log Σ exp, which is no finite
+// number where there is no distribution.
+int best(const float *logits, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
+    const Size pieces = (vocabulary + PIECE - 1) / PIECE;
+    const Room sums = room(rows * pieces), most = room(rows * pieces * count);
+    const std::unique_ptr<Size, Free> which((Size *)std::malloc(sizeof(Size) * rows * pieces * count));
+    if (!sums || !most || !which) return 1;
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (Size n = 0; n < rows * pieces; n++) {
+            const Size first = n % pieces * PIECE, length = std::min(PIECE, vocabulary - first);
+            const Best own = {most.get() + n * count, which.get() + n * count, count};
+            sums.get()[n] = read_piece(logits + n / pieces * vocabulary + first, length, first, own);
+        }
+#pragma omp for schedule(static)
+        for (Size row = 0; row < rows; row++) {
+            const Best best = {values + row * count, tokens + row * count, count};
+            best.clear();
+            const float *own = most.get() + row * pieces * count;
+            for (Size i = 0; i < pieces * count; i++) best.add(own[i], which.get()[row * pieces * count + i]);
+            double sum = 0;
+            for (Size piece = 0; piece < pieces; piece++) {
+                const float here = own[piece * count], part = sums.get()[row * pieces + piece];
+                sum += here == -INFINITY ? 0 * part : part * std::exp((double)here - best.values[0]);
+            }
+            totals[row] = best.values[0] + std::log(sum);
+        }
+    }
+    return 0;
+}
 
 int linear(const Map *map, const float *x, float *y, Size rows, int activation, int threads) {
     const Room turned = room(rows * map->inputs);

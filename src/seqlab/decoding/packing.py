@@ -22,6 +22,7 @@ from seqlab.nn.attention import CrossAttention, SelfAttention
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.output import Softmax
 from seqlab.nn.recording import unrecorded
 from seqlab.nn.recurrent import Recurrent
 
@@ -74,7 +75,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         if type(child) is nn.Linear:
             setattr(parent, name, linear(child.weight, child.bias))
         elif type(child) is TokenEmbedding:
-            setattr(parent, name, PackedTokenEmbedding(child, linear))
+            setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
         elif type(child) is FeedForward:
             setattr(parent, name, PackedFeedForward(child, linear))
         elif isinstance(child, nn.Dropout):
@@ -87,11 +88,11 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
 
 
 class PackedTokenEmbedding(nn.Module):
-    """E[w] and E h"""
+    """E[w] and E h, where it is the output's matrix with the output's bias"""
 
-    def __init__(self, embedding: TokenEmbedding, linear: Linear) -> None:
+    def __init__(self, embedding: TokenEmbedding, linear: Linear, bias: Tensor | None) -> None:
         super().__init__()
-        self.embedding, self.output = embedding, linear(embedding.weight, None)
+        self.embedding, self.output = embedding, linear(embedding.weight, bias)
         self.weight = embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -99,6 +100,15 @@ class PackedTokenEmbedding(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output(states)  # type: ignore[no-any-return]
+
+
+def _bias_for(embedding: TokenEmbedding, model: nn.Module) -> Tensor | None:
+    """The bias of an output tied to the embeddings, which it then leaves to them: one pass over all logits less."""
+    output = getattr(model, "output", None)
+    if not isinstance(output, Softmax) or output.matrix is not None or embedding is not model.embedding:
+        return None
+    bias, output.bias = output.bias, None
+    return bias
 
 
 def _whole(block: Block) -> bool:
