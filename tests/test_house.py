@@ -35,6 +35,7 @@ ORDER = [
     "launch",
     "mixing",
     "conversion",
+    "back_translation",
     "checkup",
     "comparison",
     "studies",

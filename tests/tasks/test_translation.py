@@ -5,53 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from small_translations import WORDS, recipe, reversals, run_command, write_pairs
 
 import seqlab
-from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.errors import SeqlabError
 from seqlab.preparation import prepare
-from seqlab.recipe import Recipe
 from seqlab.training.trainer import Silence
-
-WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-
-
-def write_pairs(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-def recipe(folder, rows, conditions=None, model=None, **training):
-    data = {"train": write_pairs(folder / "train.jsonl", rows), "valid": write_pairs(folder / "valid.jsonl", rows[:40])}
-    return Recipe.from_dict(
-        {
-            "name": "test",
-            "task": {"kind": "translation", **({"conditions": conditions} if conditions else {})},
-            "data": data,
-            "tokenizer": {"kind": "word", "split": "whitespace"},
-            "model": model or {"kind": "transformer", "width": 32, "depth": 1, "heads": 2},
-            "objective": {"kind": "next-token"},
-            "training": {"steps": 1, "batch_size": 32, **training},
-            "decoding": {"beam": 3},
-        }
-    )
-
-
-def reversals(count=2000):
-    rng = np.random.default_rng(0)
-    drawn = [rng.choice(WORDS, rng.integers(1, 6)).tolist() for _ in range(count)]
-    return [{"source": " ".join(words), "target": " ".join(reversed(words))} for words in drawn]
-
-
-@pytest.fixture(scope="module")
-def reverser(tmp_path_factory):
-    """A run that has learnt to say words backwards."""
-    folder = tmp_path_factory.mktemp("reverser")
-    model = {"kind": "recurrent-translator", "width": 48, "attention": "dot", "both_ways": "first"}
-    settings = recipe(folder, reversals(), model=model, learning_rate=0.01, schedule={"kind": "cosine", "warmup": 20})
-    return seqlab.train(settings.changed({"training.steps": 400}), out=folder / "run")
 
 
 def test_it_learns_and_is_judged_by_what_it_writes(reverser):
@@ -67,10 +27,6 @@ def test_samples_are_answers_to_held_out_examples(reverser):
     *_, last = samples
     source, _, answer = last["text"].partition(" → ")
     assert answer == " ".join(reversed(source.split()))
-
-
-def run_command(*arguments, text=None):
-    return CliRunner().invoke(group, [str(one) for one in arguments], input=text)
 
 
 def test_every_line_is_answered_in_its_order(reverser):

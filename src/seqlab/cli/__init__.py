@@ -12,7 +12,8 @@ import click
 COMMANDS = {
     "train": "Train a recipe into a run folder.",
     "evaluate": "Measure a run on held-out data.",
-    "predict": "Answers of a run: classes, tags, forecasts.",
+    "predict": "Answers of a run: classes, tags, forecasts, translations.",
+    "back-translate": "Make pairs of untranslated text with a run in the other direction.",
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "metrics": "Judge texts of any system by references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
@@ -37,7 +38,8 @@ class Lazy(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"seqlab.cli.{name}"), name)
+        known = name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"seqlab.cli.{known}"), known)
         return command
 
     def resolve_command(
