@@ -34,6 +34,7 @@ ORDER = [
     "preparation",
     "launch",
     "mixing",
+    "averaging",
     "conversion",
     "back_translation",
     "checkup",

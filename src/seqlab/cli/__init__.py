@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "Train several recipes under one budget: one table, one plot.",
     "study": "Repeat a classic study: several trainings, one table, one picture.",
     "mix": "Make one run that averages the predictions of several.",
+    "average": "Make one run that averages the weights of a run's last checkpoints.",
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "inspect": "Look inside a run: gradients through time, the loss around its weights.",
     "tokenizer": "Train, use and compare tokenizers.",
