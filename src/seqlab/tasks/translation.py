@@ -33,6 +33,7 @@ from seqlab.decoding.generate import Token, generate
 from seqlab.errors import DataError, RecipeError
 from seqlab.metrics.judging import metrics_of
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
 from seqlab.tasks.sources import Condition, Ids, Sources
@@ -149,7 +150,7 @@ class Translation(Task):
         return {"vocab_size": self.tokenizer.vocab_size, "conditions": len(self.sources.names)}
 
     def check(self, body: nn.Module) -> None:
-        if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
+        if not _reads_sources(body):
             what = "this model reads no source: it cannot translate"
             raise RecipeError(what, where="model.kind", hint="use transformer")
 
@@ -295,6 +296,12 @@ class Translation(Task):
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
         return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
+
+
+def _reads_sources(body: nn.Module) -> bool:
+    if isinstance(body, Mixture):
+        return all(map(_reads_sources, body.parts))
+    return isinstance(body, LanguageModel) and hasattr(body, "encode")
 
 
 def _hypothesis(text: Sequence[Token]) -> Hypothesis:
