@@ -31,13 +31,34 @@ def test_samples_are_answers_to_held_out_examples(reverser):
 
 def test_every_line_is_answered_in_its_order(reverser):
     """An empty one, one of unknown words, and one that is too long do not stop the others."""
-    lines = ["one two three", "", "☃", "five " * 3000, "six five"]
+    lines = ["one two three", "", "☃", "five " * 20_000, "six five"]
     found = run_command("predict", reverser.folder, "--json", text="\n".join(lines) + "\n")
     answers = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
     assert len(answers) == 5
     assert "more than 2,048" in answers[3]["error"]
-    assert "example 4: 3,001 tokens" in found.stderr
+    assert "example 4: 20,001 tokens" in found.stderr
+
+
+@pytest.mark.parametrize("tokenizer", ["word", "character", "byte", "bpe", "classic-bpe", "unigram", "wordpiece"])
+def test_strange_lines_do_not_change_the_others(tokenizer, tmp_path):
+    """Nothing, an unknown symbol, 100,000 characters without a blank and with many: answered, or it is said why."""
+    size = {"vocab_size": 300} if tokenizer in ("classic-bpe", "unigram", "wordpiece") else {}
+    small = {"kind": "transformer", "width": 8, "depth": 1, "heads": 2}
+    settings = recipe(tmp_path, reversals(60), model=small).changed({"tokenizer": {"kind": tokenizer, **size}})
+    run = seqlab.train(settings, out=tmp_path / "run").changed({"decoding.beam": 1, "task.longest": 300})
+    plain, strange = ["one two three", "six five"], ["", "☃", "x" * 100_000, "one " * 25_000]
+    files = {"plain.txt": plain, "strange.txt": [plain[0], *strange, plain[1]]}
+    found = {}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found[name] = list(run.predict(str(tmp_path / name), lines=True))
+    first, *answers, last = found["strange.txt"]
+    assert [one["answer"] for one in (first, last)] == [one["answer"] for one in found["plain.txt"]]
+    assert len(answers) == len(strange)
+    assert all(isinstance(one["answer"], str) for one in answers)
+    assert "more than 300" in answers[3]["error"]
+    assert ("error" in answers[2]) == (tokenizer not in ("word", "wordpiece"))  # to which it is one unknown word
 
 
 def test_n_best_and_alignments(reverser):
