@@ -14,6 +14,8 @@ _PUBLIC = {
     "Recipe": "seqlab.recipe",
     "Run": "seqlab.run",
     "SeqlabError": "seqlab.errors",
+    "average": "seqlab.averaging",
+    "back_translate": "seqlab.back_translation",
     "compare": "seqlab.comparison",
     "load": "seqlab.run",
     "mix": "seqlab.mixing",
@@ -22,6 +24,8 @@ _PUBLIC = {
 }
 
 if TYPE_CHECKING:
+    from seqlab.averaging import average
+    from seqlab.back_translation import back_translate
     from seqlab.comparison import compare
     from seqlab.errors import SeqlabError
     from seqlab.launch import train
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from seqlab.registry import register
     from seqlab.run import Run, load
 
-__all__ = ["Recipe", "Run", "SeqlabError", "compare", "load", "mix", "register", "train"]
+__all__ = ["Recipe", "Run", "SeqlabError", "average", "back_translate", "compare", "load", "mix", "register", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
         if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
             what = f"its tokenizer differs from that of {first.folder}"
             raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
-        if part.recipe.task.kind != first.recipe.task.kind:
+        if _reading(part) != _reading(first):
             raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
         if not part.model.normalised:
             what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
@@ -79,6 +79,12 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
     if not fit:
         what = f"{len(parts)} runs need {len(parts)} weights, finite and above 0"
         raise RunError(what, hint="give one for each run")
+
+
+def _reading(run: Run) -> object:
+    """What is read: conditions of another order, or labels of other data, would be other tokens."""
+    task = run.recipe.task
+    return task.kind, list(getattr(task, "conditions", {}).items()), run.task.memory()
 
 
 def _check_held_out(parts: Sequence[Run]) -> None:
@@ -128,7 +134,7 @@ def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
 
 
 def _write(mixed: Run, fitted: bool) -> None:
-    metrics = mixed.evaluate()
+    metrics = mixed.evaluate(metrics=())
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
     write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])

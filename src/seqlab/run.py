@@ -131,7 +131,7 @@ class Run:
 
     def written(self, split: Split, batch_size: int | None = None) -> list[str]:
         """What the model writes for each example of a split, first to last."""
-        return [answer["answer"] for answer in self._answers(self.task, split, batch_size)]
+        return [answer["answer"] for answer in self.answers(split, batch_size)]
 
     @property
     def _caution(self) -> dict[str, str]:
@@ -224,10 +224,11 @@ class Run:
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        yield from self._answers(task, task.asked(self.recipe.data.model_copy(update=update)), batch_size)
+        return self.answers(task.asked(self.recipe.data.model_copy(update=update)), batch_size, task)
 
-    def _answers(self, task: Task, split: Split, batch_size: int | None) -> Iterator[Answer]:
+    def answers(self, split: Split, batch_size: int | None = None, task: Task | None = None) -> Iterator[Answer]:
         """First to last. Examples of like length are computed together, and fewer of them where they are long."""
+        task = task or self.task
         rows = batch_size or self.recipe.training.batch_size
         lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
         for _, indices in split.order(rows * 16, seed=0).once():

@@ -5,7 +5,9 @@ import torch
 
 from seqlab.data.batches import Batch
 from seqlab.models.gpt import GPT
+from seqlab.models.recurrent_translator import RecurrentTranslator
 from seqlab.models.rnn import RecurrentLanguageModel
+from seqlab.models.transformer import Transformer
 from seqlab.objectives.forcing import Forcing, forced
 from seqlab.objectives.next_token import NextToken
 
@@ -63,6 +65,55 @@ def test_only_training_is_forced_and_only_by_its_share(name):
     changed = objective._forced(batch, None)["tokens"] != tokens
     assert 0.25 < changed[:, 1:].float().mean() < 0.6  # some of its own are right by chance
     assert not changed[:, 0].any()
+
+
+TRANSLATORS = {
+    "recurrent": lambda: RecurrentTranslator(
+        RecurrentTranslator.Settings(kind="recurrent-translator", width=16, depth=2, attention="additive"), 13
+    ),
+    "transformer": lambda: Transformer(Transformer.Settings(kind="transformer", width=16, depth=2, heads=2), 13),
+}
+
+
+def some_pairs():
+    """Three targets, the second of them short, and their sources."""
+    torch.manual_seed(0)
+    mask = torch.arange(9) < torch.tensor([9, 4, 9])[:, None]
+    source = {"source.tokens": torch.randint(13, (3, 6)), "source.mask": torch.ones(3, 6, dtype=torch.bool)}
+    return Batch(source, tokens=torch.randint(13, (3, 9)), targets=torch.randint(13, (3, 9)), mask=mask)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_a_translator_reads_what_it_would_write_for_its_source(name):
+    batch = some_pairs()
+    model = TRANSLATORS[name]().double().eval()
+    forcing = Forcing(own=1, shape="constant", passes=9, choose="best")
+    objective = NextToken(NextToken.Settings(kind="next-token", forcing=forcing), model)
+    found = objective._forced(batch, None)["tokens"]
+    state, token = model.start(batch.part("source"), 3), batch["tokens"][:, 0]
+    for position in range(1, 9):
+        logits, state = model.step(token, state)
+        token = logits.argmax(-1)
+        real = batch["mask"][:, position]
+        assert torch.equal(found[real, position], token[real])
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_translators_learn_by_scheduled_sampling(name):
+    batch = some_pairs()
+    settings = NextToken.Settings(kind="next-token", forcing=Forcing(own=0.5), smoothing=0.1)
+    objective = NextToken(settings, TRANSLATORS[name]())
+    optimizer = torch.optim.Adam(objective.parameters(), 0.02)
+    losses = []
+    for step in range(40):
+        objective.progress = step / 40
+        loss = objective(batch)
+        optimizer.zero_grad()
+        loss.sum.backward()
+        optimizer.step()
+        losses.append(float(loss.sum.detach()))
+    assert int(loss.count) == 22
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_streams_go_on_from_their_state():

@@ -5,53 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from small_translations import WORDS, recipe, reversals, run_command, write_pairs
 
 import seqlab
-from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.errors import SeqlabError
 from seqlab.preparation import prepare
-from seqlab.recipe import Recipe
 from seqlab.training.trainer import Silence
-
-WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-
-
-def write_pairs(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-def recipe(folder, rows, conditions=None, model=None, **training):
-    data = {"train": write_pairs(folder / "train.jsonl", rows), "valid": write_pairs(folder / "valid.jsonl", rows[:40])}
-    return Recipe.from_dict(
-        {
-            "name": "test",
-            "task": {"kind": "translation", **({"conditions": conditions} if conditions else {})},
-            "data": data,
-            "tokenizer": {"kind": "word", "split": "whitespace"},
-            "model": model or {"kind": "transformer", "width": 32, "depth": 1, "heads": 2},
-            "objective": {"kind": "next-token"},
-            "training": {"steps": 1, "batch_size": 32, **training},
-            "decoding": {"beam": 3},
-        }
-    )
-
-
-def reversals(count=2000):
-    rng = np.random.default_rng(0)
-    drawn = [rng.choice(WORDS, rng.integers(1, 6)).tolist() for _ in range(count)]
-    return [{"source": " ".join(words), "target": " ".join(reversed(words))} for words in drawn]
-
-
-@pytest.fixture(scope="module")
-def reverser(tmp_path_factory):
-    """A run that has learnt to say words backwards."""
-    folder = tmp_path_factory.mktemp("reverser")
-    model = {"kind": "recurrent-translator", "width": 48, "attention": "dot", "both_ways": "first"}
-    settings = recipe(folder, reversals(), model=model, learning_rate=0.01, schedule={"kind": "cosine", "warmup": 20})
-    return seqlab.train(settings.changed({"training.steps": 400}), out=folder / "run")
 
 
 def test_it_learns_and_is_judged_by_what_it_writes(reverser):
@@ -69,19 +29,36 @@ def test_samples_are_answers_to_held_out_examples(reverser):
     assert answer == " ".join(reversed(source.split()))
 
 
-def run_command(*arguments, text=None):
-    return CliRunner().invoke(group, [str(one) for one in arguments], input=text)
-
-
 def test_every_line_is_answered_in_its_order(reverser):
     """An empty one, one of unknown words, and one that is too long do not stop the others."""
-    lines = ["one two three", "", "☃", "five " * 3000, "six five"]
+    lines = ["one two three", "", "☃", "five " * 20_000, "six five"]
     found = run_command("predict", reverser.folder, "--json", text="\n".join(lines) + "\n")
     answers = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
     assert len(answers) == 5
     assert "more than 2,048" in answers[3]["error"]
-    assert "example 4: 3,001 tokens" in found.stderr
+    assert "example 4: 20,001 tokens" in found.stderr
+
+
+@pytest.mark.parametrize("tokenizer", ["word", "character", "byte", "bpe", "classic-bpe", "unigram", "wordpiece"])
+def test_strange_lines_do_not_change_the_others(tokenizer, tmp_path):
+    """Nothing, an unknown symbol, 100,000 characters without a blank and with many: answered, or it is said why."""
+    size = {"vocab_size": 300} if tokenizer in ("classic-bpe", "unigram", "wordpiece") else {}
+    small = {"kind": "transformer", "width": 8, "depth": 1, "heads": 2}
+    settings = recipe(tmp_path, reversals(60), model=small).changed({"tokenizer": {"kind": tokenizer, **size}})
+    run = seqlab.train(settings, out=tmp_path / "run").changed({"decoding.beam": 1, "task.longest": 300})
+    plain, strange = ["one two three", "six five"], ["", "☃", "x" * 100_000, "one " * 25_000]
+    files = {"plain.txt": plain, "strange.txt": [plain[0], *strange, plain[1]]}
+    found = {}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found[name] = list(run.predict(str(tmp_path / name), lines=True))
+    first, *answers, last = found["strange.txt"]
+    assert [one["answer"] for one in (first, last)] == [one["answer"] for one in found["plain.txt"]]
+    assert len(answers) == len(strange)
+    assert all(isinstance(one["answer"], str) for one in answers)
+    assert "more than 300" in answers[3]["error"]
+    assert ("error" in answers[2]) == (tokenizer not in ("word", "wordpiece"))  # to which it is one unknown word
 
 
 def test_n_best_and_alignments(reverser):

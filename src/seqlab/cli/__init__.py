@@ -12,13 +12,15 @@ import click
 COMMANDS = {
     "train": "Train a recipe into a run folder.",
     "evaluate": "Measure a run on held-out data.",
-    "predict": "Answers of a run: classes, tags, forecasts.",
+    "predict": "Answers of a run: classes, tags, forecasts, translations.",
+    "back-translate": "Make pairs of untranslated text with a run in the other direction.",
     "generate": "Continue a prompt.",
     "score": "Log-probability and perplexity of lines; ranking; next words.",
     "metrics": "Judge texts of any system by references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
     "compare": "Train several recipes under one budget: one table, one plot.",
     "study": "Repeat a classic study: several trainings, one table, one picture.",
     "mix": "Make one run that averages the predictions of several.",
+    "average": "Make one run that averages the weights of a run's last checkpoints.",
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "inspect": "Look inside a run: gradients through time, the loss around its weights.",
     "tokenizer": "Train, use and compare tokenizers.",
@@ -37,7 +39,8 @@ class Lazy(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"seqlab.cli.{name}"), name)
+        known = name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"seqlab.cli.{known}"), known)
         return command
 
     def resolve_command(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from pathlib import Path
 
 import click
 
@@ -35,7 +33,7 @@ def predict(
     as_json: bool,
 ) -> None:
     """What RUN answers for each example of FILE, or for each line of the input."""
-    from seqlab.cli.streams import echo_json
+    from seqlab.cli.streams import echo_json, given_or_typed
     from seqlab.errors import RunError
     from seqlab.run import load
 
@@ -48,11 +46,7 @@ def predict(
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
     with tempfile.TemporaryDirectory() as folder:
-        given = list(files)
-        if not given:
-            typed = Path(folder) / "input"
-            typed.write_bytes(sys.stdin.buffer.read())
-            given = [str(typed)]
+        given = given_or_typed(files, folder)
         answers = loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps)
         for number, answer in enumerate(answers, start=1):
             if "error" in answer:

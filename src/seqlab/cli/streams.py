@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +23,15 @@ def read_stdin() -> str:
         hint = "convert it first, for instance with iconv"
         what = f"not UTF-8 text (line {line}, byte {error.start})"
         raise DataError(what, where="standard input", hint=hint) from None
+
+
+def given_or_typed(files: Sequence[str], folder: str) -> list[str]:
+    """The files of a command; where there are none, standard input as a file in `folder`."""
+    if files:
+        return list(files)
+    typed = Path(folder) / "input"
+    typed.write_bytes(sys.stdin.buffer.read())
+    return [str(typed)]
 
 
 def echo_json(data: Any) -> None:

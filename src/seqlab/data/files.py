@@ -7,7 +7,7 @@ import glob
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -202,6 +202,20 @@ def lines(given: Iterable[Piece], file: str) -> Iterator[tuple[int, str]]:
             raise DataError("a line of more than 16 Mi characters", where=f"{file}, line {number}", hint=hint)
     if rest:
         yield number, rest
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """The name of a file to be written, which becomes `path` when all of it is there; of a failure nothing is left."""
+    draft = path.with_name(f".draft-{path.name}")
+    try:
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error})", where=str(path)) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink()
 
 
 def size_of(path: Path) -> int:

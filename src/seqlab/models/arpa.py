@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seqlab.data.files import draft_of
 from seqlab.data.scratch import Integers
 from seqlab.errors import DataError, RunError
 from seqlab.models.ngram import NGram
@@ -58,15 +59,9 @@ def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
     if times > 1:
         raise RunError(f"{times} tokens are spelt '{word}'", hint="ARPA needs a different word for each token")
     path = Path(path)
-    draft = path.with_name(f".draft-{path.name}")
-    try:
-        with _create(draft, path.suffix == ".gz") as file:
-            for piece in _pieces(model, spelt):
-                file.write(piece.encode("utf-8"))
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise DataError(f"cannot be written ({error.strerror or error})", where=str(path)) from None
+    with draft_of(path) as draft, _create(draft, path.suffix == ".gz") as file:
+        for piece in _pieces(model, spelt):
+            file.write(piece.encode("utf-8"))
 
 
 def read_arpa(path: str | Path, unknown: bool = False) -> tuple[NGram, list[str]]:

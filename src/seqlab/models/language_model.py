@@ -143,7 +143,9 @@ class State:
         if self.shared is None or self.owner is None:
             return {}, None
         read, owner = torch.unique(self.owner, return_inverse=True)
-        return {name: tensor.index_select(0, read) for name, tensor in self.shared.items()}, owner
+        different = {id(tensor): tensor for tensor in self.shared.values()}  # what has two names stays one tensor
+        chosen = {key: tensor.index_select(0, read) for key, tensor in different.items()}
+        return {name: chosen[id(tensor)] for name, tensor in self.shared.items()}, owner
 
 
 def _stack(a: Tensor, b: Tensor) -> Tensor:

@@ -12,9 +12,11 @@ from typing import Annotated
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqlab import registry
 from seqlab.models.language_model import LanguageModel, Output, State
+from seqlab.nn.attention import room_for
 from seqlab.recipe import Kind, PartSettings
 
 
@@ -46,6 +48,9 @@ class Mixture(LanguageModel):
         self.normalised = all(part.normalised for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        if source is not None:  # all parts look at equally many positions, so that their attention can be averaged
+            room = [0, room_for(source["tokens"].shape[1]) - source["tokens"].shape[1]]
+            source = {name: F.pad(tensor, room) for name, tensor in source.items()}
         return _together([part.start(source, rows) for part in self.parts])
 
     def forward(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from seqlab.data.batches import Batch, Split
+from seqlab.decoding.choose import Choose
 from seqlab.errors import RunError
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
@@ -95,6 +96,10 @@ class Task(ABC):
     def ahead(self, steps: int) -> Task:
         """For models that forecast: the same, with answers that reach so many steps ahead."""
         raise RunError("this kind of task looks no steps ahead", hint="leave --steps out")
+
+    def drawn(self, choose: Choose) -> Task:
+        """For models that write: the same, with answers whose tokens are drawn one by one and not searched for."""
+        raise RunError("this kind of task writes no answers", hint="use predict")
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
         """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""

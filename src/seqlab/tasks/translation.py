@@ -6,6 +6,7 @@ condition is a label, and a report is a translation of measurements.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -26,9 +28,12 @@ from seqlab.data.records import Record
 from seqlab.data.store import Column, TokenStore
 from seqlab.decoding.alignment import looked_at, most
 from seqlab.decoding.beam import Beam, Hypothesis, Watch, beam_search
-from seqlab.errors import RecipeError
+from seqlab.decoding.choose import Choose
+from seqlab.decoding.generate import Token, generate
+from seqlab.errors import DataError, RecipeError
 from seqlab.metrics.judging import metrics_of
 from seqlab.models.language_model import LanguageModel
+from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
 from seqlab.tasks.sources import Condition, Ids, Sources
@@ -66,7 +71,7 @@ class Pairs(Examples):
     def batch(self, indices: Indices, key: Key) -> Batch:
         rows = self.rows[indices].tolist()
         source = self.task.sources.tensors([[self._read(role, row, key) for role in self.conditions] for row in rows])
-        batch = Batch({f"source.{name}": tensor for name, tensor in source.items()})
+        batch = Batch({f"source.{name}": tensor for name, tensor in source.items()}, examples=torch.tensor(rows))
         if self.target is None:
             return batch
         target, end = self.target, self.task.tokenizer.end_id
@@ -107,6 +112,8 @@ class Translation(Task):
 
     tokenizer: Tokenizer
     writes = True
+    choose: Choose | None = None
+    """How tokens of answers are drawn, where they are not searched for."""
 
     def __init__(
         self,
@@ -143,7 +150,7 @@ class Translation(Task):
         return {"vocab_size": self.tokenizer.vocab_size, "conditions": len(self.sources.names)}
 
     def check(self, body: nn.Module) -> None:
-        if not isinstance(body, LanguageModel) or not hasattr(body, "encode"):
+        if not _reads_sources(body):
             what = "this model reads no source: it cannot translate"
             raise RecipeError(what, where="model.kind", hint="use transformer")
 
@@ -166,7 +173,7 @@ class Translation(Task):
         if len(roles) > 1:
             hint = f"give a file with the columns {', '.join(roles)}"
             raise RecipeError(f"a source has {', '.join(roles)} here, and a line is only one of them", hint=hint)
-        return Pairs(self, self._columns(data, "valid", roles, lambda: _lines(data, roles[0])))
+        return Pairs(self, self._columns(data, "valid", roles, lambda: typed_lines(data, roles[0])))
 
     def _columns(
         self,
@@ -221,9 +228,9 @@ class Translation(Task):
         lengths = source["mask"].sum(1)
         short = lengths <= self.settings.longest
         if not bool(short.all()):
-            return self._answers_to_some(objective, source, lengths, short)
+            return self._answers_to_some(objective, batch, lengths, short)
         model = cast(LanguageModel, objective.body)
-        found = self.searched(model, source)
+        found = self.searched(model, source) if self.choose is None else self._drawn(model, batch, self.choose)
         rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
         texts = [self.sources.readable(row) for row in rows]
         answers = [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
@@ -234,11 +241,13 @@ class Translation(Task):
         return answers
 
     def _answers_to_some(
-        self, objective: Objective, source: Mapping[str, Tensor], lengths: Tensor, short: Tensor
+        self, objective: Objective, batch: Batch, lengths: Tensor, short: Tensor
     ) -> list[dict[str, Any]]:
         """Answers where sources are not too long; where they are, why there is none."""
         width = int(lengths[short].max()) if bool(short.any()) else 0
+        source = batch.part("source") or {}
         some = Batch({f"source.{name}": tensor[short, :width] for name, tensor in source.items()})
+        some["examples"] = batch["examples"][short]
         answers = iter(self.answers(objective, some) if width else [])
         limit = self.settings.longest
         return [
@@ -254,9 +263,28 @@ class Translation(Task):
         width = own.beam or 1
         penalty = own.length_penalty if own.beam else 0.0
         beam = Beam(width, penalty, own.coverage_penalty, best=min(own.best, width))
-        reads = "text" in self.settings.conditions.values()  # of a label or numbers, length says nothing
-        limits = [2 * length + 50 if reads else own.tokens for length in source["mask"].sum(1).tolist()]
+        limits = self._limits(source)
         return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source, watch)
+
+    def _limits(self, source: Mapping[str, Tensor]) -> list[int]:
+        """The most tokens of each target."""
+        reads = "text" in self.settings.conditions.values()  # of a label or numbers, length says nothing
+        return [2 * length + 50 if reads else self.decoding.tokens for length in source["mask"].sum(1).tolist()]
+
+    def drawn(self, choose: Choose) -> Translation:
+        task = copy.copy(self)
+        task.choose = choose
+        return task
+
+    def _drawn(self, model: LanguageModel, batch: Batch, choose: Choose) -> list[list[Hypothesis]]:
+        """One target for each source, its tokens drawn one by one. What is drawn depends on no other source."""
+        source, end, examples = batch.part("source") or {}, self.tokenizer.end_id, batch["examples"].tolist()
+        limits = self._limits(source)
+        texts: list[list[Token]] = [[] for _ in limits]
+        for step in generate(model, [[end]] * len(limits), choose, max(limits), frozenset({end}), source, examples):
+            for token in step:
+                texts[token.row].append(token)
+        return [[_hypothesis(text[:limit])] for text, limit in zip(texts, limits, strict=True)]
 
     def _answer(self, found: Sequence[Hypothesis]) -> dict[str, Any]:
         each = [
@@ -270,8 +298,21 @@ class Translation(Task):
         return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
 
 
-def _lines(data: DataSettings, role: str) -> Iterator[Record]:
+def _reads_sources(body: nn.Module) -> bool:
+    if isinstance(body, Mixture):
+        return all(map(_reads_sources, body.parts))
+    return isinstance(body, LanguageModel) and hasattr(body, "encode")
+
+
+def _hypothesis(text: Sequence[Token]) -> Hypothesis:
+    total = sum(token.log_probability for token in text)
+    return Hypothesis(tuple(token.id for token in text), total, total)
+
+
+def typed_lines(data: DataSettings, role: str) -> Iterator[Record]:
+    """Every line of the plain texts in `data.valid`, an empty one too."""
     for path in sources(data, "valid"):
-        assert isinstance(path, Path)
+        if not isinstance(path, Path):
+            raise DataError(f"'{path}' is no file", hint="give a plain text, one example a line")
         for number, line in lines(pieces(path), str(path)):
             yield Record({role: line.removesuffix("\r")}, str(path), number)

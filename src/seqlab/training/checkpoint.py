@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -85,13 +85,15 @@ class Checkpoints:
         names = [path.name for path in self.folder.glob("step-*")] if self.folder.is_dir() else []
         return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
 
-    def newest(self, rank: int = 0) -> Snapshot | None:
-        """The newest whole checkpoint; damaged ones are named and passed over."""
+    def whole(self, rank: int = 0) -> Iterator[Snapshot]:
+        """The newest first; damaged ones are named and passed over."""
         for step in reversed(self.steps()):
             snapshot = self._read(step, rank)
             if snapshot is not None:
-                return snapshot
-        return None
+                yield snapshot
+
+    def newest(self, rank: int = 0) -> Snapshot | None:
+        return next(self.whole(rank), None)
 
     def best(self) -> Snapshot | None:
         """The checkpoint that `best` names, or the newest whole one."""

@@ -1,0 +1,36 @@
+"""`seqlab average`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seqlab.cli.options import device
+
+
+@click.command(epilog="Example: seqlab average runs/mine --last 5 --out runs/averaged")
+@click.argument("run")
+@click.option("--out", required=True, metavar="FOLDER", help="Where the new run goes.")
+@click.option("--last", default=5, show_default=True, type=click.IntRange(2), help="How many checkpoints.")
+@device
+@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def average(run: str, out: str, last: int, device: str, code: str | None, as_json: bool) -> None:
+    """One run whose weights are the mean of those of the newest checkpoints of RUN.
+
+    A run keeps as many checkpoints as its training.keep says, one at every training.checkpoint_every steps.
+    """
+    from seqlab.averaging import average as averaged
+    from seqlab.cli.streams import echo_json
+    from seqlab.training.log import read_log
+
+    made = averaged(run, out, last=last, code=code, device=device)
+    (entry,) = made.log
+    if as_json:
+        echo_json({"run": out, "steps": entry["averaged"], **entry["valid"]})
+        return
+    metric = made.task.metric
+    alone = min(entry["valid"][metric] for entry in read_log(Path(run) / "log.jsonl") if "valid" in entry)
+    click.echo(f"steps {', '.join(map(str, entry['averaged']))}: {out}")
+    click.echo(f"held-out {metric} {entry['valid'][metric]:.4f} (best checkpoint of {run}: {alone:.4f})")

@@ -1,0 +1,59 @@
+"""`seqlab back-translate`"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+
+import click
+
+from seqlab.cli.options import device
+
+
+@click.command(epilog="Example: seqlab back-translate runs/en-de mono.en --temperature 1 --out synthetic.tsv")
+@click.argument("run")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--out", required=True, metavar="FILE", help="The pairs, .tsv or .jsonl.")
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses of the search; 1 is greedy, the recipe's by default.")
+@click.option("--temperature", type=click.FloatRange(0), help="Draw token by token instead; 1 as the model predicts.")
+@click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same draws.")
+@click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@device
+@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def back_translate(
+    run: str,
+    files: tuple[str, ...],
+    out: str,
+    beam: int | None,
+    temperature: float | None,
+    seed: int,
+    batch_size: int | None,
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
+    """Pairs to train on: each line of FILE, or of the input, is a target, and what RUN makes of it is the source.
+
+    RUN translates from target to source. Lines that are empty, too long or answered by nothing are left out.
+    """
+    if beam is not None and temperature is not None:
+        raise click.UsageError("--beam searches and --temperature draws: leave one of them out")
+    if temperature is not None and not math.isfinite(temperature):
+        raise click.UsageError(f"--temperature {temperature} is not a finite number")
+    from seqlab.back_translation import back_translate as made_by
+    from seqlab.cli.progress import Bar
+    from seqlab.cli.streams import echo_json, given_or_typed
+    from seqlab.run import load
+
+    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    choose = None if temperature is None else loaded.choose(seed, temperature)
+    loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
+    with tempfile.TemporaryDirectory() as folder, Bar("back-translate", quiet=as_json):
+        made = made_by(loaded, given_or_typed(files, folder), out, choose=choose, batch_size=batch_size)
+    if as_json:
+        echo_json({"pairs": out, "written": made.written, "skipped": made.skipped})
+        return
+    left = f", {made.skipped:,} of {made.written + made.skipped:,} lines left out" if made.skipped else ""
+    click.echo(f"{made.written:,} pairs{left}: {out}")
+    click.echo(f"try: seqlab train translation/transformer 'data.train=[pairs.tsv, {out}]'")
