@@ -111,10 +111,12 @@ def test_lengths_are_means_over_seeds():
 
 def test_lengths_of_other_data_are_left_out():
     usual = [result(name, bleu=1.0, by_length=bins(1.0, 2.0)) for name in "ab"]
-    other = result("c", data="train-test", bleu=1.0, by_length=bins(1.0, 2.0, 3.0))
-    assert [list(own["figures"]) for own in by_length([other, *usual])] == [["a", "b"]] * 2
+    for data, table in (("train-test", bins(1.0, 2.0)), ("train-valid", bins(1.0, 2.0, 3.0))):
+        other = result("c", data=data, bleu=1.0, by_length=table)
+        assert [list(own["figures"]) for own in by_length([other, *usual])] == [["a", "b"]] * 2
     assert by_length([result("a", bleu=1.0, by_length=bins(1.0))]) == []
     assert by_length([result("a")]) == []
+    assert by_length([result("a", bleu=1.0, by_length=bins(1.0, 2.0)), result("b", ter=1.0)]) == []
 
 
 def test_other_data_is_said():

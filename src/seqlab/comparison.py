@@ -150,13 +150,13 @@ def rows(results: Sequence[Result]) -> list[Row]:
 def by_length(results: Sequence[Result]) -> list[Bin]:
     """What the table is ranked by, in bins of source lengths: a figure for each recipe, the mean over all seeds.
 
-    Recipes that were measured on other lines than most are left out; and there is nothing where sources are all alike.
+    Recipes whose sources are not those of most are left out; and there is nothing where sources are all alike.
     """
-    apart, by = _apart(results, _measured_on), unit(results)
-    alike = [one for one in results if one.name not in apart and len(one.metrics.get("by_length", [])) > 1]
+    apart, by = _apart(results, _sources), unit(results)
+    alike = [one for one in results if one.name not in apart]
+    bins: list[Bin] = alike[0].metrics.get("by_length", []) if by in written(results) else []
     found: list[Bin] = []
-    for number in range(len(alike[0].metrics["by_length"]) if alike else 0):
-        own: Bin = alike[0].metrics["by_length"][number]
+    for number, own in enumerate(bins if len(bins) > 1 else []):
         figures: dict[str, list[float]] = {}
         for one in alike:
             figures.setdefault(one.name, []).append(one.metrics["by_length"][number]["figures"][by])
@@ -190,6 +190,12 @@ def _apart(results: Sequence[Result], fact: Callable[[Result], str]) -> list[str
 
 def _measured_on(one: Result) -> str:
     return one.data.partition("-")[2]
+
+
+def _sources(one: Result) -> str:
+    """The data it was measured on, and how much of them its sources are."""
+    bins: list[Bin] = one.metrics.get("by_length", [])
+    return f"{_measured_on(one)} {[(own['shortest'], own['longest'], own['lines']) for own in bins]}"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: str | None, as_json: bool) -> None:
-    """Train each RECIPE under one equal budget and show which one wins: one table, one plot.
+    """Train each RECIPE under one equal budget and show which one wins, and what it cost: one table, one plot.
+
+    Texts that are written are also judged by the length of their sources.
 
     KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
     """
