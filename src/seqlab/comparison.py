@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from seqlab import registry
 from seqlab.errors import RecipeError
+from seqlab.inspection.cost import training_operations
 from seqlab.launch import train
+from seqlab.metrics.lengths import Bin
 from seqlab.recipe import Recipe
 from seqlab.run import Run
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence, Watcher
 
 UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
-"""What models are compared by: the first of these that all of them have."""
+"""What models that write no texts are compared by: the first of these that all of them have."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,12 @@ class Result:
     tokens_per_second: float
     seconds: float
     """Of training; evaluations and samples are not in them."""
+    data: str
+    """Fingerprints of what it was trained on and of what was held out."""
     curve: list[dict[str, float]] = field(repr=False)
     """Held-out figures over training time."""
+    flops: float | None = None
+    """Floating-point operations of the training; None where nothing is learnt by gradients."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,14 @@ class Row:
     name: str
     value: float
     spread: float
+    written: dict[str, float]
+    """Figures of what it writes, by metric."""
     perplexity: float | None
     """None where there is none: of classes, tags, forecasts."""
     unknown: float
     """The share of the tokens that are `<unk>`."""
     parameters: int
+    flops: float | None
     tokens_per_second: float
     seconds: float
 
@@ -74,8 +85,17 @@ def compare(
             with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
                 folder = Path(out) / f"{recipe.name}-seed{seed}"
                 run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)
-            results.append(result_of(recipe.name, seed, run))
+            results.append(replace(result_of(recipe.name, seed, run), flops=training_cost(run)))
     return results
+
+
+def training_cost(run: Run) -> float | None:
+    """FLOPs of a training; None where nothing is learnt by gradients."""
+    if not any(weight.requires_grad for weight in run.objective.parameters()):
+        return None
+    split = run.task.split(run.recipe.data, "train", training=True)
+    steps = max(entry["step"] for entry in run.log)
+    return training_operations(run.objective, split, run.recipe.training, steps)
 
 
 def _check_names(names: list[str]) -> None:
@@ -88,12 +108,23 @@ def _check_names(names: list[str]) -> None:
 
 
 def unit(results: Sequence[Result]) -> str:
+    """What they are ranked by: the first metric of what they write, or how well they predict."""
+    return next(iter(written(results)), predicted(results))
+
+
+def predicted(results: Sequence[Result]) -> str:
     return next(name for name in UNITS if all(name in one.metrics for one in results))
+
+
+def written(results: Sequence[Result]) -> list[str]:
+    """The metrics of written texts that all of them have, in the order of the first."""
+    known = registry.names("metric")
+    return [name for name in results[0].metrics if name in known and all(name in one.metrics for one in results)]
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
     """The table, best first."""
-    by = unit(results)
+    by, metrics = unit(results), written(results)
     table = []
     for name in dict.fromkeys(one.name for one in results):
         own = [one for one in results if one.name == name]
@@ -103,25 +134,73 @@ def rows(results: Sequence[Result]) -> list[Row]:
                 name,
                 statistics.mean(values),
                 statistics.stdev(values) if len(values) > 1 else 0.0,
-                statistics.mean(one.metrics["perplexity"] for one in own) if "perplexity" in own[0].metrics else None,
+                {metric: statistics.mean(one.metrics[metric] for one in own) for metric in metrics},
+                _mean([one.metrics.get("perplexity") for one in own]),
                 statistics.mean(map(_unknown, own)),
                 own[0].parameters,
+                _mean([one.flops for one in own]),
                 statistics.mean(one.tokens_per_second for one in own),
                 statistics.mean(one.seconds for one in own),
             )
         )
-    return sorted(table, key=lambda row: row.value)
+    higher = by in metrics and registry.find("metric", by).better == "higher"
+    return sorted(table, key=lambda row: row.value, reverse=higher)
+
+
+def by_length(results: Sequence[Result]) -> list[Bin]:
+    """What the table is ranked by, in bins of source lengths: a figure for each recipe, the mean over all seeds.
+
+    Recipes whose sources are not those of most are left out; and there is nothing where sources are all alike.
+    """
+    apart, by = _apart(results, _sources), unit(results)
+    alike = [one for one in results if one.name not in apart]
+    bins: list[Bin] = alike[0].metrics.get("by_length", []) if by in written(results) else []
+    found: list[Bin] = []
+    for number, own in enumerate(bins if len(bins) > 1 else []):
+        figures: dict[str, list[float]] = {}
+        for one in alike:
+            figures.setdefault(one.name, []).append(one.metrics["by_length"][number]["figures"][by])
+        found.append({**own, "figures": {name: statistics.mean(values) for name, values in figures.items()}})
+    return found
 
 
 def cautions(results: Sequence[Result]) -> list[str]:
     """Why the figures do not compare, in words; nothing where they do."""
     found = []
+    if odd := _apart(results, lambda one: one.data.partition("-")[0]):
+        found.append(f"{', '.join(odd)}: trained on other data than the rest")
+    if odd := _apart(results, _measured_on):
+        found.append(f"{', '.join(odd)}: measured on other data than the rest, so that the figures do not compare")
+    cuts = {one.metrics.get("signature", {}).get("tokenizer") for one in results if "perplexity" in one.metrics}
+    if len(cuts) > 1 and predicted(results) == "loss":
+        found.append("loss and perplexity are those of a token, and the tokenizers differ: they do not compare")
     if len({_unknown(one) for one in results}) > 1:
         found.append("the shares of unknown tokens differ, and <unk> is easily guessed: these figures do not compare")
-    odd = dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {}))
+    odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
     if odd:
         found.append(f"scores of {', '.join(odd)} are no probabilities: they do not compare")
     return found
+
+
+def _apart(results: Sequence[Result], fact: Callable[[Result], str]) -> list[str]:
+    """The recipes for which something is not as it is for most."""
+    ((usual, _),) = Counter(map(fact, results)).most_common(1)
+    return list(dict.fromkeys(one.name for one in results if fact(one) != usual))
+
+
+def _measured_on(one: Result) -> str:
+    return one.data.partition("-")[2]
+
+
+def _sources(one: Result) -> str:
+    """The data it was measured on, and how much of them its sources are."""
+    bins: list[Bin] = one.metrics.get("by_length", [])
+    return f"{_measured_on(one)} {[(own['shortest'], own['longest'], own['lines']) for own in bins]}"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known else None
 
 
 def _unknown(one: Result) -> float:
@@ -133,7 +212,7 @@ def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result
     """What a training has come to, measured on held-out data, or on other data."""
     seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
-    metrics = run.evaluate(data)
+    metrics = run.evaluate(data, lengths=True)
     return Result(
         name,
         seed,
@@ -142,6 +221,7 @@ def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result
         run.parameters,
         tokens / max(seconds, 1e-9),
         seconds,
+        str(run.recipe.environment.get("data", "")),
         curve(run.folder),
     )
 

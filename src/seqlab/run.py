@@ -32,7 +32,8 @@ from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
 from seqlab.errors import RunError, SeqlabError
-from seqlab.metrics.judging import judge
+from seqlab.metrics.judging import Judged
+from seqlab.metrics.lengths import by_length
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
@@ -109,24 +110,27 @@ class Run:
         batch_size: int | None = None,
         scramble: float | None = None,
         metrics: Sequence[str] | None = None,
+        lengths: bool = False,
     ) -> dict[str, Any]:
         """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable.
 
         `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds. What a
-        model writes is judged by `metrics`, or those that the recipe names.
+        model writes is judged by `metrics`, or those that the recipe names; with `lengths` also by length of sources.
         """
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution}
-        figures = self.task.metrics(totals, split)
+        figures: dict[str, Any] = {**self.task.metrics(totals, split)}
         judges = self.task.judges if metrics is None else metrics
         if self.task.writes and judges:
             references = [[one] for one in self.task.references(split)]
-            judged = judge(judges, self.written(split, batch_size), references)
-            figures |= {name: figure.value for name, figure in judged.items()}
-            signature |= {name: figure.signature for name, figure in judged.items()}
+            judged = Judged(judges, self.written(split, batch_size), references)
+            figures |= judged.values()
+            signature |= judged.signatures
+            if lengths:
+                figures["by_length"] = by_length(judged, self.task.source_lengths(split))
         return {**figures, "step": self.step, "signature": signature}
 
     def written(self, split: Split, batch_size: int | None = None) -> list[str]:

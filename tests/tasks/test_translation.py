@@ -22,6 +22,17 @@ def test_it_learns_and_is_judged_by_what_it_writes(reverser):
     assert set(reverser.evaluate(metrics=["wer"])) >= {"loss", "wer"}
 
 
+def test_short_and_long_sources_are_judged_apart(reverser):
+    lengths = [len(row["source"]) for row in reversals()[:40]]
+    assert reverser.task.source_lengths(reverser.held_out()) == lengths
+    found = reverser.evaluate(metrics=["exact"], lengths=True)
+    bins = found["by_length"]
+    assert (bins[0]["shortest"], bins[-1]["longest"]) == (min(lengths), max(lengths))
+    assert sum(one["lines"] * one["figures"]["exact"] for one in bins) == pytest.approx(40 * found["exact"])
+    said = run_command("evaluate", reverser.folder, "--by-length")
+    assert f"{bins[0]['shortest']}–{bins[0]['longest']}" in said.stdout
+
+
 def test_samples_are_answers_to_held_out_examples(reverser):
     samples = [json.loads(line) for line in (reverser.folder / "samples.jsonl").read_text().splitlines()]
     *_, last = samples
@@ -87,6 +98,7 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     classes = seqlab.train("classification/lstm", {"training.steps": 1, "model.width": 4}, out=tmp_path / "run")
     told = run_command("predict", classes.folder, "--beam", 2, text="x\n").exception
     assert "does not answer with texts" in told.what
+    assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
 
 
 def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
@@ -138,6 +150,7 @@ def test_labels_and_numbers_stand_beside_words(tmp_path):
     words = task.tokenizer.vocab_size
     assert task.sizes == {"vocab_size": words, "conditions": 4}
     assert task.sources.names == ["loud", "quiet", "sizes 1", "sizes 2"]
+    assert task.source_lengths(prepared.valid_split) == [len("one two")] * 40
     batch = prepared.valid_split.batch(np.array([1]), Key(0, 0))
     ids = task.tokenizer.encode("one two").ids
     assert batch["source.tokens"].tolist() == [[words + 1, words + 2, words + 3, *ids, task.tokenizer.end_id]]
@@ -155,6 +168,7 @@ def test_a_report_is_a_translation_of_numbers(tmp_path):
     settings = recipe(tmp_path, rows, {"sizes": "numbers"}, learning_rate=0.01)
     run = seqlab.train(settings.changed({"training.steps": 250}), out=tmp_path / "run")
     assert run.evaluate()["exact"] == 100
+    assert run.task.source_lengths(run.held_out()) == [0] * 40
 
 
 @pytest.mark.parametrize(

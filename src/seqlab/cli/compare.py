@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from seqlab.comparison import Result
+    from seqlab.metrics.lengths import Bin
     from seqlab.recipe import Recipe
 
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 @click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: str | None, as_json: bool) -> None:
-    """Train each RECIPE under one equal budget and show which one wins: one table, one plot.
+    """Train each RECIPE under one equal budget and show which one wins, and what it cost: one table, one plot.
+
+    Texts that are written are also judged by the length of their sources.
 
     KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
     """
@@ -65,58 +68,87 @@ def _loaded(name: str, overrides: list[str]) -> Recipe:
 
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
-    """The table, what speaks against it, and the plot."""
-    from seqlab.comparison import cautions, rows, unit
+    """The table, quality by source length where texts are written, what speaks against them, and the plots."""
+    from seqlab.comparison import by_length, cautions, rows, unit
 
-    by = unit(results)
-    plot = draw(results, out / "curves.png")
+    bins = by_length(results)
+    plots = {"plot": str(draw(results, out / "curves.png"))}
+    if bins:
+        plots["plot_by_length"] = str(draw_by_length(bins, unit(results), out / "by_length.png"))
     if as_json:
-        table_data: list[dict[str, Any]] = [asdict(row) for row in rows(results)]
-        runs = [asdict(one) for one in results]
         from seqlab.cli.streams import echo_json
 
-        echo_json({"unit": by, "table": table_data, "cautions": cautions(results), "runs": runs, "plot": str(plot)})
+        table_data: list[dict[str, Any]] = [asdict(row) for row in rows(results)]
+        found = {"unit": unit(results), "table": table_data, "by_length": bins, "cautions": cautions(results)}
+        echo_json({**found, "runs": [asdict(one) for one in results], **plots})
         return
-    from seqlab.cli.tables import table
+    from seqlab.cli.tables import by_length_table, table
 
     columns = _columns(results)
     table(list(columns), list(zip(*columns.values(), strict=True)))
+    if bins:
+        click.echo(f"{unit(results)} by the length of the source:")
+        by_length_table(bins)
     for caution in cautions(results):
         click.echo(caution)
-    click.echo(f"plot: {plot}")
+    for plot in plots.values():
+        click.echo(f"plot: {plot}")
 
 
 def _columns(results: list[Result]) -> dict[str, list[object]]:
     from seqlab.comparison import rows, unit
 
     several = len({one.seed for one in results}) > 1
-    found = rows(results)
+    found, by = rows(results), unit(results)
+    digits = 2 if by in found[0].written else 3
     columns: dict[str, list[object]] = {
         "model": [row.name for row in found],
-        f"held-out {unit(results).replace('_', ' ')}": [
-            f"{row.value:.3f} ± {row.spread:.3f}" if several else f"{row.value:.3f}" for row in found
+        f"held-out {by.replace('_', ' ')}": [
+            f"{row.value:.{digits}f}" + (f" ± {row.spread:.{digits}f}" if several else "") for row in found
         ],
     }
+    for metric in found[0].written:
+        if metric != by:
+            columns[metric] = [f"{row.written[metric]:.2f}" for row in found]
     if any(row.perplexity is not None for row in found):
         columns["perplexity"] = ["–" if row.perplexity is None else f"{row.perplexity:.1f}" for row in found]
     if any(row.unknown for row in found):
         columns["unknown %"] = [f"{100 * row.unknown:.2f}" for row in found]
     columns |= {
         "parameters": [row.parameters for row in found],
+        "training": ["–" if row.flops is None else _flop(row.flops) for row in found],
         "tokens/s": [f"{row.tokens_per_second:,.0f}" for row in found],
         "seconds": [f"{row.seconds:.1f}" for row in found],
     }
     return columns
 
 
+def _flop(count: float) -> str:
+    """3.1e12 → 3.1 TFLOP"""
+    prefixes = ["", "k", "M", "G", "T", "P", "E"]
+    while count >= 999.5 and len(prefixes) > 1:
+        count, prefixes = count / 1000, prefixes[1:]
+    return f"{count:.3g} {prefixes[0]}FLOP"
+
+
 def draw(results: list[Result], path: Path) -> Path:
-    from seqlab.comparison import unit
+    from seqlab.comparison import predicted
     from seqlab.inspection.figures import curves
 
-    by = unit(results)
+    by = predicted(results)
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for one in results:
         lines.setdefault(one.name, []).append([(point["seconds"], point[by]) for point in one.curve])
     title = "The same data, the same time: which model predicts best?"
     curves(lines, path, title, "seconds of training", f"held-out {by.replace('_', ' ')}")
+    return path
+
+
+def draw_by_length(bins: list[Bin], metric: str, path: Path) -> Path:
+    from seqlab.inspection.figures import curves
+
+    lines = {name: [[(place, own["figures"][name]) for place, own in enumerate(bins)]] for name in bins[0]["figures"]}
+    ticks = [f"{own['shortest']}–{own['longest']}\n{own['lines']:,} lines" for own in bins]
+    title = "Who holds up where sources are long?"
+    curves(lines, path, title, "characters of the source", f"held-out {metric}", ticks)
     return path

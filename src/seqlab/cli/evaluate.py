@@ -17,6 +17,7 @@ from seqlab.cli.options import device
     help="Also measure with the inner letters of this share of the words permuted (Aoccdrnig to a rscheearch).",
 )
 @click.option("--metric", metavar="NAME,...", help="Judge what is written by these: bleu, chrf, ter, rouge, wer, ...")
+@click.option("--by-length", is_flag=True, help="Judge what is written for short and for long sources also apart.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @device
@@ -27,6 +28,7 @@ def evaluate(
     data: tuple[str, ...],
     scramble: float | None,
     metric: str | None,
+    by_length: bool,
     beam: int | None,
     batch_size: int | None,
     device: str,
@@ -36,24 +38,30 @@ def evaluate(
     """Measure RUN on its held-out data, or on FILE: each token is scored exactly once."""
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
+    from seqlab.errors import RunError
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
+    if by_length and not loaded.task.writes:
+        raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
     metrics = None if metric is None else metric.split(",")
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):
-        columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics)}
+        columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
         if scramble is not None:
             columns["scrambled"] = loaded.evaluate(files, batch_size, scramble, metrics)
     if as_json:
         echo_json({**columns.pop("value"), **columns})
         return
-    from seqlab.cli.tables import table
+    from seqlab.cli.tables import by_length_table, table
 
+    bins = columns["value"].pop("by_length", [])
     signatures = [found.pop("signature") for found in columns.values()]
     rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in columns["value"]]
     table(["metric", *columns], rows)
+    if bins:
+        by_length_table(bins)
     click.echo("signature: " + ", ".join(f"{name} {value}" for name, value in signatures[-1].items()))
 
 

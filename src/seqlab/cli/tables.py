@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from seqlab.metrics.lengths import Bin
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -23,6 +27,13 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(out)
+
+
+def by_length_table(bins: Sequence[Bin]) -> None:
+    """A column for each bin of source lengths, a row for each of its figures."""
+    titles = [f"{own['shortest']}–{own['longest']}\n{own['lines']:,} lines" for own in bins]
+    names = bins[0]["figures"]
+    table(["source, characters", *titles], [[name, *(f"{own['figures'][name]:.2f}" for own in bins)] for name in names])
 
 
 def listing(about: Mapping[str, str], as_json: bool) -> None:

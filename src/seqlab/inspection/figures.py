@@ -16,9 +16,17 @@ COLOURS = ["#0b6e99", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#4
 
 
 def curves(
-    lines: Mapping[str, Sequence[Sequence[tuple[float, float]]]], path: Path, title: str, x: str, y: str
+    lines: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
+    path: Path,
+    title: str,
+    x: str,
+    y: str,
+    ticks: Sequence[str] = (),
 ) -> None:
-    """A line for each name and seed: points (x, y). A model with one point is drawn as a level from there on."""
+    """A line for each name and seed: points (x, y). A model with one point is drawn as a level from there on.
+
+    `ticks` are what x = 0, 1, ... stand for, where it is no number.
+    """
     figure, axes = _figure(8, 4.6)
     right = max(px for runs in lines.values() for run in runs for px, _ in run)
     ends = []
@@ -31,6 +39,8 @@ def curves(
             else:
                 axes.plot(*zip(*run, strict=True), color=colour, linewidth=1.8, marker="o", markersize=3)
         ends.append((min(run[-1][1] for run in runs), name, colour))
+    if ticks:
+        axes.set_xticks(range(len(ticks)), ticks)
     _label(axes, ends, right)
     _dress(axes, title, x, y)
     _save(figure, path)
@@ -236,12 +246,15 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _label(axes: Any, ends: list[tuple[float, str, str]], right: float) -> None:
-    """Names beside the ends of their lines, moved apart where they would overlap."""
+    """Names beside the ends of their lines, moved apart where they would overlap: up, but not beyond the top."""
     low, high = axes.get_ylim()
     gap = (high - low) * 0.055
-    place = -float("inf")
-    for value, name, colour in sorted(ends):
-        place = max(value, place + gap)
+    places: list[float] = []
+    for value, _, _ in sorted(ends):
+        places.append(max(value, places[-1] + gap if places else low))
+    for number in reversed(range(len(places))):
+        places[number] = min(places[number], high - gap * (len(places) - 1 - number))
+    for place, (value, name, colour) in zip(places, sorted(ends), strict=True):
         axes.annotate(
             f"{name} {value:.2f}",
             (right, place),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqlab import registry
 from seqlab.errors import DataError, RecipeError
@@ -92,6 +93,10 @@ class Judged:
                 metric.figure(sums), metric.better, self.lines, self.signatures[name], between, metric.parts(sums)
             )
         return found
+
+    def values(self, lines: slice | NDArray[np.bool_] = slice(None)) -> dict[str, float]:
+        """The figures alone, of all lines or of some."""
+        return {name: metric.figure(self.tables[name][lines].sum(axis=0)) for name, metric in self.metrics.items()}
 
     @cached_property
     def resampled(self) -> dict[str, Numbers]:

@@ -82,6 +82,10 @@ class Task(ABC):
         """Where it writes: what should have been written for each example, first to last."""
         raise NotImplementedError
 
+    def source_lengths(self, split: Split) -> list[int]:
+        """Where it writes: the characters of each example's source, first to last; none where that says nothing."""
+        return [0] * len(split)
+
     def asked(self, data: DataSettings) -> Split:
         """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
         raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")

@@ -53,9 +53,9 @@ class Pairs(Examples):
         conditions: Mapping[str, Column],
         target: Column | None = None,
         training: bool = False,
-        references: Callable[[], list[str]] = list,
+        texts: Callable[[str], list[str]] = lambda role: [],
     ) -> None:
-        self.task, self.conditions, self.target, self.references = task, conditions, target, references
+        self.task, self.conditions, self.target, self.texts = task, conditions, target, texts
         read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
         written = read if target is None else np.diff(target.offsets)
         self.reading = read
@@ -160,10 +160,10 @@ class Translation(Task):
         columns = self._columns(data, which, [*self.settings.conditions, TARGET])
         target = columns.pop(TARGET)
 
-        def references() -> list[str]:
-            return [record.fields[TARGET] for record in self._records(data, which)]
+        def texts(role: str) -> list[str]:
+            return [record.fields[role] for record in self._records(data, which)]
 
-        return Pairs(self, columns, target, training, references)
+        return Pairs(self, columns, target, training, texts)
 
     def asked(self, data: DataSettings) -> Pairs:
         """Of a plain text, every line is a source, an empty one too."""
@@ -212,7 +212,13 @@ class Translation(Task):
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
 
     def references(self, split: Split) -> list[str]:
-        return cast(Pairs, split).references()
+        return cast(Pairs, split).texts(TARGET)
+
+    def source_lengths(self, split: Split) -> list[int]:
+        """Of all texts among the conditions."""
+        roles = [role for role, kind in self.settings.conditions.items() if kind == "text"]
+        columns = [map(len, cast(Pairs, split).texts(role)) for role in roles]
+        return [sum(each) for each in zip(*columns, strict=True)] or super().source_lengths(split)
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
         if list(self.settings.conditions.values()) != ["text"]:

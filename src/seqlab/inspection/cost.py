@@ -1,0 +1,88 @@
+"""What a training costs in floating-point operations, counted while it computes batches of its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from seqlab.data.batches import Batch, Split
+from seqlab.data.order import Cursor, Indices
+from seqlab.data.randomness import Key
+from seqlab.nn.recording import watch
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import TrainingSettings
+
+MEASURED = 128
+"""Of so many batches, the first of a training, the sizes are known."""
+COUNTED = 5
+"""So many of them are computed, from the smaller to the larger ones."""
+Shape = Sequence[int]
+
+
+def training_operations(objective: Objective, split: Split, settings: TrainingSettings, steps: int) -> float:
+    """FLOPs of so many steps: a batch costs what one of like size does, in proportion to their sizes."""
+
+    def batch(cursor: Cursor, indices: Indices) -> Batch:
+        return split.batch(np.array_split(indices, settings.accumulate)[0], Key(settings.seed, cursor.epoch))
+
+    places = list(islice(split.order(settings.batch_size, settings.seed).walk(), min(steps, MEASURED)))
+    sizes = np.array([_size(batch(*place)) for place in places])
+    total = 0.0
+    for alike in np.array_split(np.argsort(sizes, kind="stable"), min(COUNTED, len(places))):
+        middle = alike[len(alike) // 2]
+        total += operations(objective, batch(*places[middle])) * sizes[alike].sum() / sizes[middle]
+    return float(total / len(places) * settings.accumulate * steps)
+
+
+def operations(objective: Objective, batch: Batch) -> int:
+    """FLOPs of forward and backward over a batch.
+
+    2 for each multiply-add of matrix products, convolutions and attention; none for what is done number by number, nor
+    for the optimizer. What is computed and thrown away (padding, what a mask hides) counts as well. Gradients, weights
+    and generators stay as they are.
+    """
+    was_training, device = objective.training, next(objective.parameters()).device
+    weights = [weight for weight in objective.parameters() if weight.requires_grad]
+    counter = FlopCounterMode(display=False, custom_mapping=KERNELS)
+    seen = watch(lambda cell, state: None)  # compiled recurrences, which cannot be looked into, run step by step
+    with torch.random.fork_rng(), torch.enable_grad(), seen, counter:
+        objective.train()
+        torch.autograd.grad(objective(batch.to(device)).sum, weights, allow_unused=True)
+    objective.train(was_training)
+    return counter.get_total_flops()
+
+
+def _size(batch: Batch) -> int:
+    return sum(tensor.numel() for tensor in batch.values())
+
+
+def _product(_: Shape, a: Shape, b: Shape, **more: Any) -> int:
+    return 2 * prod(a) * b[-1]
+
+
+def _attended(q: Shape, k: Shape, v: Shape, *more: Any, **named: Any) -> int:
+    """q kᵀ, and its softmax times v."""
+    return 2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
+
+
+def _attended_back(_: Shape, q: Shape, k: Shape, v: Shape, *more: Any, **named: Any) -> int:
+    """Twice that: whether a kernel computes the scores a second time is its own affair."""
+    return 2 * _attended(q, k, v)
+
+
+aten = torch.ops.aten
+KERNELS = {
+    aten.addmm_: _product,
+    aten._scaled_dot_product_flash_attention_for_cpu: _attended,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attended_back,
+    aten._scaled_dot_product_flash_attention_backward: _attended_back,
+    aten._scaled_dot_product_efficient_attention_backward: _attended_back,
+    aten._scaled_dot_product_cudnn_attention_backward: _attended_back,
+}
+"""What the library does not count, or not alike on all devices."""
