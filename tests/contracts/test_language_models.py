@@ -8,6 +8,7 @@ from safetensors.torch import load, save
 from shipped_models import BUILDERS, CONTEXT, VOCAB, build, shipped, some_tokens
 from torch.nn import functional as F
 
+from seqlab.decoding.packing import packed
 from seqlab.models.language_model import State
 from seqlab.models.rnn import RecurrentLanguageModel
 
@@ -199,6 +200,26 @@ def test_repeated_rows_go_separate_ways(name):
     for row, token in enumerate([1, 9]):
         text = torch.cat([some_tokens(1, 5), torch.tensor([[token, 4]])], dim=1)
         assert_near(found[row], read(model, text)[0][0, -1])
+
+
+def test_reordering_is_selecting_and_uses_the_state_up(name):
+    """Rows grow, shrink and go on from each other; now and then something else is done that reads the whole state."""
+    for model in (shipped(name), packed(shipped(name))):
+        draw = torch.Generator().manual_seed(1)
+        _, ours = model.step(torch.tensor([1, 2]), model.start(rows=2))
+        theirs = ours.select(torch.arange(2))
+        for time in range(40 if model.context is None else model.context - 3):
+            count = int(torch.randint(1, 8, (), generator=draw))
+            order = torch.randint(0, len(ours), (count,), generator=draw)
+            before, ours, theirs = ours, ours.reorder(order), theirs.select(order)
+            with pytest.raises(RuntimeError, match="used"):
+                before.select(order)
+            if time % 7 == 6:
+                ours, theirs = (one.join(one.select(torch.tensor([0]))).compact() for one in (ours, theirs))
+            tokens = some_tokens(len(ours), 1, seed=time)
+            a, ours = step(model, tokens[:, 0], ours)
+            b, theirs = step(model, tokens[:, 0], theirs)
+            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("lengths", [(4, 9), (40, 3), (3, 40), (17, 16)])

@@ -7,9 +7,9 @@ import torch
 from shipped_translators import BUILDERS, row_of, shipped, some_sources
 
 from seqlab.decoding.beam import Beam, beam_search
-from seqlab.decoding.generate import CHUNK
 from seqlab.decoding.packing import packed
 from seqlab.models.language_model import LanguageModel
+from seqlab.nn.attention import BLOCK
 
 STOP = frozenset({0})
 EVERY = pytest.mark.parametrize("name", BUILDERS)
@@ -92,7 +92,7 @@ def test_hypotheses_take_no_more_room_than_they_need(name):
     one, many = (spied(name, width, [150] * 3)[0].rows for width in (1, 5))
     assert many[1:] == [5 * bytes for bytes in one[1:]]
     if name.startswith("transformer"):
-        assert all(bytes <= one[0] / CHUNK * (1.5 * time + CHUNK) for time, bytes in enumerate(one))
+        assert all(bytes <= one[0] / BLOCK * (1.5 * time + BLOCK) for time, bytes in enumerate(one))
     else:
         assert one == [one[0]] * 150
 

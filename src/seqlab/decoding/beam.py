@@ -148,7 +148,7 @@ def beam_search(
         width = max(map(len, rows))
         every = [row for own in rows for row in [*own, *[own[0]] * (width - len(own))]]
         select, chosen = torch.tensor(every, device=reading.logits.device).unbind(1)
-        state = reading.state.select(select)
+        state = reading.state.reorder(select)
         if len(going) < len(active):
             state = state.compact()
         active = going

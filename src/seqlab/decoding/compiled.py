@@ -85,14 +85,21 @@ class CompiledBlock(nn.Module):
             **looks,
         )
 
+    @property
+    def traces(self) -> bool:
+        """Whether it reads caches whose rows stand elsewhere: a single position of each, that nobody looks into."""
+        return not recording()
+
     def forward(
         self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None
     ) -> Tensor:
         if cache is None or x.shape[1] > 1 or recording():
             return self.block(x, cache, mask, source)  # type: ignore[no-any-return]
-        keys, values, positions = cache.keys, cache.values, cache.places.positions
+        keys, values, positions, trace = cache.keys, cache.values, cache.places.positions, cache.places.trace
         assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
-        where = _Cache(keys.data_ptr(), values.data_ptr(), positions.data_ptr(), keys.shape[2])
+        assert trace is None or (trace.is_contiguous() and trace.shape == (len(x), keys.shape[2]))
+        rows = None if trace is None else trace.data_ptr()
+        where = _Cache(keys.data_ptr(), values.data_ptr(), positions.data_ptr(), rows, keys.shape[2])
         looked = None if source is None else _source(source, len(x))
         y = torch.empty_like(x)
         _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
@@ -167,6 +174,7 @@ class _Cache(ctypes.Structure):
         ("keys", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
+        ("trace", ctypes.c_void_p),
         ("capacity", ctypes.c_int64),
     )
 

@@ -78,7 +78,7 @@ def generate(
                 [active[p] for p in going],
                 names[keep],
                 chosen[keep],
-                state.select(keep),
+                state.reorder(keep),
             )
         reading = advance(model, chosen, state, [texts[row] for row in active], source)
 

@@ -33,13 +33,15 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
     }
 }
 
-// softmax(q · kⱼ / √K) over the positions j so far, and the mean of vⱼ under it. `weights` is room for them, rounded up.
-void head(const float *q, const float *keys, const float *values, float *y, float *weights, Size length, Size width) {
+// softmax(q · kⱼ / √K) over the positions j so far, and the mean of vⱼ under it; kⱼ and vⱼ begin at place(j). `weights` is
+// room for them, rounded up.
+template <typename Place>
+void head(const float *q, const float *keys, const float *values, float *y, float *weights, Size length, Size width, Place place) {
     const float scale = 1 / std::sqrt((float)width);
     float most = -INFINITY;
     for (Size j = 0; j < length; j++) {
         Vector products = {};
-        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + j * width, i, width);
+        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + place(j), i, width);
         weights[j] = scale * total(products);
         most = std::max(most, weights[j]);
     }
@@ -55,16 +57,17 @@ void head(const float *q, const float *keys, const float *values, float *y, floa
     for (Size first = 0; first < width; first += AT_ONCE * LANES) {
         Vector means[AT_ONCE] = {};
         for (Size j = 0; j < length; j++)
-            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(values + j * width, first + p * LANES, width);
+            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(values + place(j), first + p * LANES, width);
         for (int p = 0; p < AT_ONCE && first + p * LANES < width; p++)
             store(means[p] / sum, y, first + p * LANES, width);
     }
 }
 
-// Keys and values of earlier positions, (rows, heads, capacity, K) each, and where the new ones belong.
+// Keys and values of earlier positions, (rows, heads, capacity, K) each, and where the new ones belong. A row's own trace,
+// if there is one, says for each position in which row of the cache it stands.
 struct Cache {
     float *keys, *values;
-    const Size *positions;
+    const Size *positions, *trace;
     Size capacity;
 };
 
@@ -73,12 +76,17 @@ void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size
     weights += omp_get_thread_num() * room;
 #pragma omp for schedule(static)
     for (Size n = 0; n < rows * heads; n++) {
-        const Size row = n / heads, position = cache.positions[row];
+        const Size row = n / heads, position = cache.positions[row], each = cache.capacity * width;
         const float *q = qkv + (row * 3 * heads + n % heads) * width;
-        float *keys = cache.keys + n * cache.capacity * width, *values = cache.values + n * cache.capacity * width;
-        std::memcpy(keys + position * width, q + heads * width, sizeof(float) * width);
-        std::memcpy(values + position * width, q + 2 * heads * width, sizeof(float) * width);
-        head(q, keys, values, y + n * width, weights, position + 1, width);
+        std::memcpy(cache.keys + n * each + position * width, q + heads * width, sizeof(float) * width);
+        std::memcpy(cache.values + n * each + position * width, q + 2 * heads * width, sizeof(float) * width);
+        const Size *trace = cache.trace + row * cache.capacity;
+        const auto own = [=](Size j) { return n * each + j * width; };
+        const auto traced = [=](Size j) { return (trace[j] * heads + n % heads) * each + j * width; };
+        if (cache.trace)
+            head(q, cache.keys, cache.values, y + n * width, weights, position + 1, width, traced);
+        else
+            head(q, cache.keys, cache.values, y + n * width, weights, position + 1, width, own);
     }
 }
 
@@ -96,7 +104,8 @@ void look(const float *q, const Source &source, float *y, float *weights, Size r
 #pragma omp for schedule(static)
     for (Size n = 0; n < rows * heads; n++) {
         const Size owner = source.owner[n / heads], first = (owner * heads + n % heads) * source.capacity * width;
-        head(q + n * width, source.keys + first, source.values + first, y + n * width, weights, source.lengths[owner], width);
+        const auto place = [=](Size j) { return first + j * width; };
+        head(q + n * width, source.keys, source.values, y + n * width, weights, source.lengths[owner], width, place);
     }
 }
 

@@ -5,8 +5,11 @@ B rows · C capacity · H heads · K head width
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqlab.models.language_model import State
 from seqlab.nn.attention import Cache, Places, room_for
@@ -17,17 +20,34 @@ def new_state(rows: int, layers: int, heads: int, like: Tensor) -> State:
     shape = (rows, heads, room_for(1), like.shape[1] // heads)
     names = [f"{part}.{layer}" for layer in range(layers) for part in ("keys", "values")]
     lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
-    return State({name: like.new_zeros(shape) for name in names}, lengths)
+    return State({name: like.new_zeros(shape) for name in names}, lengths, cached=True)
 
 
-def caches(state: State, positions: Tensor, layers: int) -> list[Cache]:
-    """A view of the state for each layer, with room for new positions (B, T)."""
+def caches(state: State, positions: Tensor, blocks: Iterable[nn.Module]) -> list[Cache]:
+    """A view of the state for each block, with room for new positions (B, T)."""
+    if state.trace is not None and not (positions.shape[1] == 1 and all(getattr(b, "traces", False) for b in blocks)):
+        state.straighten()
     length = room_for(int(positions.max()) + 1)
     for name, buffer in state.rows.items():
-        if buffer.shape[2] < length:  # grow by half at least, so that a long text is copied few times
-            state.rows[name] = _grown(buffer, max(length, room_for(buffer.shape[2] * 3 // 2)))
-    places = Places(positions, length)
+        rows, capacity = max(len(buffer), len(positions)), buffer.shape[2]
+        if capacity < length:  # grow by half at least, so that a long text is copied few times
+            capacity = max(length, room_for(capacity * 3 // 2))
+        if (rows, capacity) != (len(buffer), buffer.shape[2]):
+            state.rows[name] = _grown(buffer, rows, capacity)
+    places = Places(positions, length, _extended(state, positions))
+    layers = len(state.rows) // 2
     return [Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places) for layer in range(layers)]
+
+
+def _extended(state: State, positions: Tensor) -> Tensor | None:
+    """The trace of a state, with the new position of each row: it stands in the row of that number, which is free
+    there, since rows are of one length."""
+    if state.trace is None:
+        return None
+    capacity = state.rows["keys.0"].shape[2]
+    state.trace = F.pad(state.trace, [0, capacity - state.trace.shape[1]])
+    own = torch.arange(len(positions), device=positions.device)[:, None]
+    return state.trace.scatter_(1, positions, own)
 
 
 def keep(state: State, layer: int, cache: Cache) -> None:
@@ -35,9 +55,9 @@ def keep(state: State, layer: int, cache: Cache) -> None:
     state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"] = cache.keys, cache.values
 
 
-def _grown(buffer: Tensor, capacity: int) -> Tensor:
+def _grown(buffer: Tensor, rows: int, capacity: int) -> Tensor:
     """A cache with more room, which is zero: F.pad would write the old part twice."""
-    rows, heads, length, width = buffer.shape
+    old, heads, length, width = buffer.shape
     grown = buffer.new_empty(rows, heads, capacity, width)
-    grown[:, :, :length], grown[:, :, length:] = buffer, 0
+    grown[:old, :, :length], grown[:old, :, length:], grown[old:] = buffer, 0, 0
     return grown

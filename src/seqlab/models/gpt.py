@@ -59,7 +59,7 @@ class GPT(LanguageModel):
         after = state.consume()
         positions = after.lengths[:, None] + time
         x = self._embed(tokens, positions.clamp(max=self.position.num_embeddings - 1))  # what is beyond is padding
-        for layer, cache in enumerate(caches(after, positions, len(self.blocks))):
+        for layer, cache in enumerate(caches(after, positions, self.blocks)):
             x = self.blocks[layer](x, cache)
             keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))

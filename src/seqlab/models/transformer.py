@@ -95,7 +95,7 @@ class Transformer(LanguageModel):
         assert after.shared is not None
         positions = after.lengths[:, None] + time
         x, real = self._embed(tokens, positions), after.shared["real"]
-        for layer, cache in enumerate(caches(after, positions, len(self.decoder))):
+        for layer, cache in enumerate(caches(after, positions, self.decoder)):
             keys, values = after.shared[f"keys.{layer}"], after.shared[f"values.{layer}"]
             x = self.decoder[layer](x, cache, source=Source(keys, values, real, after.owner))
             keep(after, layer, cache)

@@ -25,6 +25,8 @@ class Places:
 
     positions: Tensor
     length: int
+    trace: Tensor | None = None
+    """In which row of the caches each position of each row stands, where that is not its own: `State.trace`."""
 
     @cached_property
     def rows(self) -> Tensor:
@@ -47,6 +49,7 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write k and v (B, T, H, K) to their places → all that is in use, (B, H, C', K) each."""
+        assert self.places.trace is None
         if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
             self.keys, self.values = self.keys.clone(), self.values.clone()
         rows, positions, length = self.places.rows, self.places.positions, self.places.length
