@@ -56,10 +56,11 @@ class Transformer(LanguageModel):
                 table = "embedding" in name or "conditions" in name
                 nn.init.normal_(weight, std=self.width**-0.5) if table else nn.init.xavier_uniform_(weight)
 
-    def encode(self, source: Mapping[str, Tensor]) -> Tensor:
-        """The states of sources: (S, N, D)."""
+    def encode(self, source: Mapping[str, Tensor], flat: bool = False) -> Tensor:
+        """The states of sources, (S, N, D); or `flat`, those of their R real positions alone: (R, D)."""
         x = self.conditions(source, self.source_embedding or self.embedding) * self.width**0.5
         x = self.dropout(x + sinusoids(torch.arange(x.shape[1], device=x.device), x))
+        x = x[source["mask"]] if flat else x
         for block in self.encoder:
             x = block(x, mask=source["mask"])
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -68,11 +69,11 @@ class Transformer(LanguageModel):
         source = or_empty(source, self.embedding.weight)
         room = [0, room_for(source["tokens"].shape[1]) - source["tokens"].shape[1]]  # bits then depend on no neighbour
         source = {name: F.pad(tensor, room) for name, tensor in source.items()}
-        y = self.encode(source)
+        real, y = source["mask"], self.encode(source, flat=True)
         state = new_state(rows, len(self.decoder), self.heads, self.embedding.weight)
-        state.shared, state.owner = {"real": source["mask"]}, owners(len(y), state.lengths)
+        state.shared, state.owner = {"real": real}, owners(len(real), state.lengths)
         for layer, block in enumerate(self.decoder):
-            k, v = block.look.read(y)  # type: ignore[union-attr, operator]
+            k, v = block.look.read(y, real)  # type: ignore[union-attr, operator]
             state.shared |= {f"keys.{layer}": k.contiguous(), f"values.{layer}": v.contiguous()}
         return state
 

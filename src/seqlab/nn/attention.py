@@ -74,8 +74,16 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
-        """`mask` (B, T) says which positions are real, for those that look ahead; padding comes last."""
-        q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, K) each
+        """`mask` (B, T) says which positions are real, for those that look ahead; padding comes last.
+
+        x is (B, T, D), or the R real positions alone, (R, D): nothing is computed where there is padding.
+        """
+        flat = x.dim() == 2
+        qkv = self.query_key_value(x)
+        if flat:
+            assert mask is not None
+            qkv = spread(qkv, mask)
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, K) each
         dropout = self.dropout if self.training else 0.0
         if cache is None:  # where padding is, causal attention never looks
             real = None if mask is None or self.causal else mask[:, None, None]
@@ -85,7 +93,8 @@ class SelfAttention(nn.Module):
             k, v = cache.append(k, v)
             hidden = cache.places.hidden.to(q.dtype)
             attended = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, hidden, dropout_p=dropout)
-        return self.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        attended = attended.transpose(1, 2).flatten(2)
+        return self.output(attended[mask] if flat else attended)  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -145,14 +154,23 @@ class CrossAttention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
 
-    def read(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of sources (S, N, D) → their keys and values, (S, H, N, K) each."""
-        k, v = self.key_value(states).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    def read(self, states: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The states of sources (S, N, D), or of their real positions alone, (R, D) → their keys and values,
+        (S, H, N, K) each."""
+        pairs = self.key_value(states) if real is None else spread(self.key_value(states), real)
+        k, v = pairs.unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         return k, v
 
     def forward(self, x: Tensor, source: Source) -> Tensor:
         q = self.query(x).unflatten(-1, (self.heads, -1))
         return self.output(source.attended(q, self.dropout if self.training else 0.0).flatten(2))  # type: ignore[no-any-return]
+
+
+def spread(flat: Tensor, real: Tensor) -> Tensor:
+    """What belongs to the real positions of (B, T), (R, D) → (B, T, D), with zeros elsewhere."""
+    spread = flat.new_zeros(*real.shape, flat.shape[1])
+    spread[real] = flat
+    return spread
 
 
 def room_for(length: int) -> int:
