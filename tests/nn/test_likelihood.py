@@ -7,14 +7,17 @@ from torch.nn import functional as F
 from seqlab.data.batches import Batch
 from seqlab.models.gpt import GPT
 from seqlab.nn import likelihood
-from seqlab.nn.likelihood import softmax_losses
+from seqlab.nn.likelihood import slopes, slopes_by_library, softmax_losses
 from seqlab.objectives.next_token import NextToken
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("count", [1, 7, 600])
-def test_losses_and_gradients_are_the_librarys(count, with_bias, smoothing):
+def test_losses_and_gradients_are_the_librarys(count, with_bias, smoothing, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(likelihood, "library", lambda: None)
     torch.manual_seed(0)
     states, weight, bias = (torch.randn(shape, requires_grad=True) for shape in ((count, 16), (50, 16), (50,)))
     bias, targets = bias if with_bias else None, torch.randint(50, (count,))
@@ -28,6 +31,36 @@ def test_losses_and_gradients_are_the_librarys(count, with_bias, smoothing):
         )
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(likelihood.library() is None, reason="there is no C++ compiler with OpenMP here")
+@pytest.mark.parametrize("vocabulary", [1, 15, 16, 33, 5000])
+@pytest.mark.parametrize("large", [1.0, 60.0])
+def test_slopes_of_rows_in_double_precision(vocabulary, large):
+    torch.manual_seed(0)
+    logits, bias, scales = (torch.randn(shape) for shape in ((9, vocabulary), (vocabulary,), (9,)))
+    targets = torch.randint(vocabulary, (9,))
+    logits *= large
+    exact = logits.double()
+    expected = slopes_by_library(exact, bias.double(), targets, scales.double(), 0.1)
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        own = logits.clone()
+        found.append((slopes(own, bias, targets, scales, 0.1), own))
+        torch.testing.assert_close(found[-1][0].double(), expected, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(own.double(), exact, atol=1e-5, rtol=1e-5)
+    assert all(torch.equal(a, b) for one in found[1:] for a, b in zip(one, found[0], strict=True))
+
+
+def test_what_is_no_number_stays_none():
+    states, weight = torch.randn(3, 4, requires_grad=True), torch.randn(40, 4)
+    with torch.no_grad():
+        states[1, 2] = torch.nan
+    losses = softmax_losses(states, weight, None, torch.zeros(3, dtype=torch.long), 0.0)
+    losses.sum().backward()
+    assert losses.isnan().tolist() == [False, True, False]
+    assert states.grad.isnan().any(1).tolist() == [False, True, False]
 
 
 def test_without_gradients_it_is_the_same_number():

@@ -5,12 +5,18 @@ N positions · D width · V vocabulary
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from seqlab.native.compiler import compiled
+
+SOURCE = Path(__file__).with_name("softmax.cpp")
 ROWS = 256
 """Logits of so many positions are computed, used and forgotten: they stay in the processor's cache."""
 
@@ -35,21 +41,23 @@ class _Losses(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> Tensor:
-        losses, gradients = _computed(states, weight, bias, targets, smoothing, None)
+        losses, ctx.gradients = _computed(states, weight, bias, targets, smoothing, None)
         ctx.smoothing = smoothing
-        ctx.save_for_backward(states, weight, bias, targets, *gradients)
+        ctx.save_for_backward(states, weight, bias, targets)
         return losses
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight, bias, targets, *gradients = ctx.saved_tensors
+        gradients, ctx.gradients = ctx.gradients, None  # given away, and computed again if they are asked for again
         scale = upstream[0] if len(upstream) else upstream.sum()
-        if not bool((upstream == scale).all()):  # each position counts differently: all over again
+        if gradients is None or not bool((upstream == scale).all()):  # or each position counts differently
+            states, weight, bias, targets = ctx.saved_tensors
             _, gradients = _computed(states, weight, bias, targets, ctx.smoothing, upstream)
-            scale = upstream.new_ones(())
+        else:
+            gradients = [one.mul_(scale) for one in gradients]
         of_states, of_weight, of_bias = gradients
-        return of_states * scale, of_weight * scale, None if bias is None else of_bias * scale, None, None
+        return of_states, of_weight, None if ctx.saved_tensors[2] is None else of_bias, None, None
 
 
 def _computed(
@@ -60,21 +68,49 @@ def _computed(
     of_weight, of_bias = torch.zeros_like(weight), weight.new_zeros(len(weight))
     for start in range(0, len(states), ROWS):
         rows = slice(start, start + ROWS)
-        h, target = states[rows], targets[rows, None]
-        logits = h @ weight.t() if bias is None else torch.addmm(bias, h, weight.t())
-        total = logits.logsumexp(1, keepdim=True)
-        loss = (total - logits.gather(1, target))[:, 0]
-        if smoothing:
-            loss = (1 - smoothing) * loss + smoothing * (total[:, 0] - logits.mean(1))
-        losses[rows] = loss
-        slope = logits.sub_(total).exp_()
-        if smoothing:
-            slope -= smoothing / slope.shape[1]
-        slope.scatter_add_(1, target, slope.new_full((len(h), 1), smoothing - 1))
-        if scales is not None:
-            slope *= scales[rows, None]
+        slope, own = states[rows] @ weight.t(), None if scales is None else scales[rows].contiguous()
+        losses[rows] = slopes(slope, bias, targets[rows], own, smoothing)
         torch.mm(slope, weight, out=of_states[rows])
-        of_weight.addmm_(slope.t(), h)
+        of_weight.addmm_(slope.t(), states[rows])
         if bias is not None:
             of_bias += slope.sum(0)
     return losses, [of_states, of_weight, of_bias]
+
+
+def slopes(logits: Tensor, bias: Tensor | None, targets: Tensor, scales: Tensor | None, smoothing: float) -> Tensor:
+    """The losses of logits without their bias, (N, V) → (N,); the logits become ∂loss/∂logits times `scales`.
+
+    By hand, because the library needs eight passes over numbers that have left the caches (benchmarks/small_parts.py).
+    """
+    kernels = library()
+    if kernels is None:
+        return slopes_by_library(logits, bias, targets, scales, smoothing)
+    targets, losses = targets.contiguous(), logits.new_empty(len(logits))
+    parts = [None if one is None else one.data_ptr() for one in (logits, bias, targets, scales, losses)]
+    kernels.slopes(*parts, *logits.shape, smoothing, torch.get_num_threads())
+    return losses
+
+
+def slopes_by_library(
+    logits: Tensor, bias: Tensor | None, targets: Tensor, scales: Tensor | None, smoothing: float
+) -> Tensor:
+    if bias is not None:
+        logits += bias
+    total, target = logits.logsumexp(1, keepdim=True), targets[:, None]
+    losses = (1 - smoothing) * (total - logits.gather(1, target))[:, 0] + smoothing * (total[:, 0] - logits.mean(1))
+    logits.sub_(total).exp_().sub_(smoothing / logits.shape[1])
+    logits.scatter_add_(1, target, logits.new_full((len(logits), 1), smoothing - 1))
+    if scales is not None:
+        logits *= scales[:, None]
+    return losses
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """`softmax.cpp` compiled for this machine; None where that cannot be had."""
+    kernels = compiled(SOURCE.read_text(encoding="utf-8"))
+    if kernels is not None:
+        pointer, count = ctypes.c_void_p, ctypes.c_int64
+        kernels.slopes.argtypes = [*[pointer] * 5, count, count, ctypes.c_float, ctypes.c_int]
+        kernels.slopes.restype = None
+    return kernels
