@@ -53,6 +53,14 @@ def test_slopes_of_rows_in_double_precision(vocabulary, large):
     assert all(torch.equal(a, b) for one in found[1:] for a, b in zip(one, found[0], strict=True))
 
 
+@pytest.mark.skipif(likelihood.library() is None, reason="there is no C++ compiler with OpenMP here")
+def test_no_slope_is_too_small_to_be_held_in_full():
+    logits = torch.linspace(0, -200, 4000)[None]
+    slopes(logits, None, torch.tensor([0]), None, 0.0)
+    assert logits[logits != 0].abs().min() > 1e-35
+    assert logits[0, -1] == 0
+
+
 def test_what_is_no_number_stays_none():
     states, weight = torch.randn(3, 4, requires_grad=True), torch.randn(40, 4)
     with torch.no_grad():

@@ -13,17 +13,7 @@ from torch.nn import functional as F
 
 
 class TokenEmbedding(nn.Embedding):
-    """E[w], and with tied weights also the logits E h (Press & Wolf 2017, https://arxiv.org/abs/1608.05859).
-
-    Where it is tied, the gradient of E h is of all rows, and that of E[w] is added to the rows of w alone: the library
-    would make a matrix of zeros for each look-up, and add it (a tenth of a step of Marian's shape on the CPU).
-    """
-
-    tied = False
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        few = self.tied and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
-        return F.embedding(tokens, self.weight, sparse=few)
+    """E[w], and with tied weights also the logits E h (Press & Wolf 2017, https://arxiv.org/abs/1608.05859)."""
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(states, self.weight)

@@ -65,13 +65,13 @@ def _computed(
 ) -> tuple[Tensor, list[Tensor]]:
     """The losses, and the gradients of states, weight and bias where each loss counts `scales` times."""
     losses, of_states = states.new_empty(len(states)), torch.empty_like(states)
-    of_weight, of_bias = torch.zeros_like(weight), weight.new_zeros(len(weight))
+    of_weight, of_bias = torch.empty_like(weight), weight.new_zeros(len(weight))
     for start in range(0, len(states), ROWS):
         rows = slice(start, start + ROWS)
         slope, own = states[rows] @ weight.t(), None if scales is None else scales[rows].contiguous()
         losses[rows] = slopes(slope, bias, targets[rows], own, smoothing)
         torch.mm(slope, weight, out=of_states[rows])
-        of_weight.addmm_(slope.t(), states[rows])
+        of_weight.addmm_(slope.t(), states[rows], beta=min(start, 1))  # 0: what was there before is not read
         if bias is not None:
             of_bias += slope.sum(0)
     return losses, [of_states, of_weight, of_bias]

@@ -62,7 +62,7 @@ class Softmax(OutputLayer):
     def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
         super().__init__()
         if settings.tied:
-            _tie(width, embedding)
+            _check_tied(width, embedding)
         self.vocab_size = vocab_size
         self.matrix = None if settings.tied else nn.Linear(width, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None
@@ -172,7 +172,7 @@ class AdaptiveSoftmax(OutputLayer):
         return -self.clusters(states, targets).output  # type: ignore[no-any-return]
 
 
-def _tie(width: int, embedding: nn.Module | None) -> None:
+def _check_tied(width: int, embedding: nn.Module | None) -> None:
     if embedding is None:
         what, hint = "without embeddings there is no matrix to tie the output layer to", "set model.output.tied=false"
         raise RecipeError(what, where="model.output.tied", hint=hint)
@@ -180,4 +180,3 @@ def _tie(width: int, embedding: nn.Module | None) -> None:
     if embedding.embedding_dim != width:
         what = f"tied weights need states as wide as the embeddings: {width}, not {embedding.embedding_dim}"
         raise RecipeError(what, where="model.output.tied", hint="make them equal, or set model.output.tied=false")
-    embedding.tied = True

@@ -4,6 +4,10 @@
 
 namespace {
 
+// Probabilities below e⁻⁶⁹ = 10⁻³⁰ of the largest are zero: products with smaller ones are too small to be held in full, and
+// arithmetic with such numbers is a hundred times slower.
+constexpr float LEAST = -69;
+
 // Logits become ∂loss/∂logits = (p − (1 − ε) y − ε / V) · scale → (1 − ε) (−log p_target) + ε mean_k (−log p_k)
 float row(float *x, const float *bias, Size target, float scale, float smoothing, Size count) {
     Vector most = Vector{} - INFINITY, sums = {};
@@ -20,7 +24,8 @@ float row(float *x, const float *bias, Size target, float scale, float smoothing
     const float top = largest(most), mean = total(sums) / count, chosen = x[target];
     sums = Vector{};
     over_columns(count, [&](Size j, auto whole) {
-        Vector here = exponential(load(x, j, count, whole) - top);
+        const Vector below = load(x, j, count, whole) - top;
+        Vector here = below < LEAST ? Vector{} : exponential(below);
         if (!whole) here = inside(j, count) ? here : Vector{};
         sums += here;
         store(here, x, j, count, whole);
