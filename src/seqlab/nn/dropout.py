@@ -21,8 +21,8 @@ def dropout(rate: float, mask: Mask = "position") -> nn.Module:
 class Dropout(nn.Dropout):
     """Each number is zero with probability p, or divided by 1 − p.
 
-    By hand on the CPU, where the library draws a number of 64 bits for each: sixteen are enough, and take a quarter of
-    the time (3 ns a number, not 11).
+    By hand on the CPU, where the library draws a number of 64 bits for each: sixteen are enough, and take a third of
+    the time (benchmarks/small_parts.py).
     """
 
     def forward(self, x: Tensor) -> Tensor:
