@@ -17,6 +17,7 @@ import seqlab
 from seqlab.comparison import curve
 from seqlab.inspection.figures import curves
 from seqlab.metrics.judging import Judged
+from seqlab.metrics.lengths import by_length
 from seqlab.metrics.translation import BLEU
 from seqlab.recipe import Recipe
 
@@ -83,31 +84,35 @@ def judged(result: dict[str, list[str]], settings: BLEU.Settings) -> Judged:
 
 
 def table(out: Path) -> None:
-    found = {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/result.json"))}
+    found = {path.parent.name.removesuffix("-0"): json.loads(path.read_text()) for path in out.glob("*-0/result.json")}
     print("| model | weights, M | minutes | BLEU | lowercased | less the one before (95 %), p |")
     print("|---|---|---|---|---|---|")
     before = None
-    for name in [*LINE, "transformer-reverse"]:
-        result = found.get(f"{name}-0")
-        if result is None:
-            continue
-        cased, lower = judged(result, CASED), judged(result, LOWERCASED)
+    for name in [one for one in [*LINE, "transformer-reverse"] if one in found]:
+        cased, lower = (judged(found[name], settings) for settings in (CASED, LOWERCASED))
         change = ""
         if before is not None and "reverse" not in name:
             one = cased.against(before)["bleu"]
             change = f"{one.value:+.1f} ({one.interval[0]:+.1f} to {one.interval[1]:+.1f}), {one.p_value:.3f}"
-        figures = [one.figures()["bleu"].value for one in (cased, lower)]
-        cells = [f"{result['weights'] / 1e6:.1f}", f"{result['seconds'] / 60:.0f}", *(f"{one:.1f}" for one in figures)]
-        print(f"| {name} | {' | '.join(cells)} | {change} |")
+        weights, minutes = found[name]["weights"] / 1e6, found[name]["seconds"] / 60
+        figures = " | ".join(f"{one.figures()['bleu'].value:.1f}" for one in (cased, lower))
+        print(f"| {name} | {weights:.1f} | {minutes:.0f} | {figures} | {change} |")
         before = cased
-    for settings in (CASED, LOWERCASED):
-        print(judged(next(iter(found.values())), settings).figures()["bleu"].signature)
+    print(
+        "\n".join(judged(one, s).figures()["bleu"].signature for one in [found["gnmt-v1"]] for s in (CASED, LOWERCASED))
+    )
+    done = [name for name in LINE if name in found]
+    lengths = [len(line) for line in (DATA / "test_2016_flickr.de").read_text(encoding="utf-8").splitlines()]
+    bins = {name: by_length(judged(found[name], CASED), lengths) for name in done}
+    print("| characters | lines | " + " | ".join(done) + " |\n|---|---|" + "---|" * len(done))
+    for rows in zip(*bins.values(), strict=True):
+        figures = " | ".join(f"{row['figures']['bleu']:.1f}" for row in rows)
+        print(f"| {rows[0]['shortest']} to {rows[0]['longest']} | {rows[0]['lines']} | {figures} |")
+    epoch = PAIRS / BATCH
     lines = {
-        name: [[(point["seconds"] / 60, point["perplexity"]) for point in curve(out / f"{name}-0")]]
-        for name in LINE
-        if (out / f"{name}-0").exists()
+        name: [[(one["step"] / epoch, one["perplexity"]) for one in curve(out / f"{name}-0")][1:]] for name in done
     }
-    curves(lines, out / "curves.png", "Multi30k, German to English", "minutes of one thread", "held-out perplexity")
+    curves(lines, out / "curves.png", "Multi30k, German to English", "epochs", "held-out perplexity")
 
 
 def main() -> None:
