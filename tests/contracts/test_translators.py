@@ -123,16 +123,13 @@ def test_attention_is_noted_and_changes_no_bit(name):
 
 
 def test_sentences_are_searched_side_by_side_as_if_alone(name):
-    """To the bit, where they are packed for decoding; recurrent ones nearly so."""
+    """To the bit, where they are packed for decoding."""
     model = packed(shipped(name))
     for beam in (Beam(1), Beam(4, 0.6), Beam(3, 1.0, best=1)):
         together = beam_search(model, [[0]] * 6, beam, 12, STOP, SOURCE)
         for row, found in enumerate(together):
             (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(SOURCE, row))
-            assert [one.tokens for one in found] == [one.tokens for one in alone]
-            assert [one.rank for one in found] == pytest.approx([one.rank for one in alone], abs=1e-5)
-            if name.startswith(("transformer", "convolutional")):
-                assert found == alone
+            assert found == alone
 
 
 def test_a_penalty_for_what_was_not_looked_at(name):

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from seqlab.decoding import compiled, packing
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, steady_product
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.decoding.ranking import best, by_library
@@ -209,3 +209,18 @@ def test_where_there_is_no_distribution_the_total_says_so(odd, place):
     logits[1] = -torch.inf
     logits[1, place] = odd
     assert not best(logits, 3)[2][1].isfinite()
+
+
+@needs_kernels
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 16, 32), (2, 7, 33, 13)])
+def test_products_that_depend_on_no_neighbour(shape):
+    sources, rows, inner, columns = shape
+    a, b = random(sources, rows, inner), random(sources, inner, columns)
+    for other in (b, b.mT.contiguous().mT):
+        whole = steady_product(a, other)
+        torch.testing.assert_close(whole, a @ b, atol=1e-5, rtol=1e-5)
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(steady_product(a[-1:, :1], other[-1:]), whole[-1:, :1])
+    longer = steady_product(F.pad(a, [0, 16]), F.pad(b, [0, 0, 0, 16]))
+    assert torch.equal(longer, steady_product(a, b))

@@ -119,6 +119,19 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return values, tokens, totals
 
 
+def steady_product(a: Tensor, b: Tensor) -> Tensor:
+    """A B, (S, T, K), (S, K, N) → (S, T, N): a number depends on nothing but its row of A and its column of B."""
+    kernels = library()
+    assert kernels is not None
+    transposed = not b.is_contiguous()
+    a, b = a.contiguous(), b.mT.contiguous() if transposed else b
+    (sources, rows, inner), columns = a.shape, b.shape[1 if transposed else 2]
+    c = a.new_empty(sources, rows, columns)
+    pointers = [tensor.data_ptr() for tensor in (a, b, c)]
+    kernels.product(*pointers, sources, rows, inner, columns, transposed, torch.get_num_threads())
+    return c
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """`kernels.cpp` compiled for this machine; None where that cannot be had."""
@@ -127,6 +140,8 @@ def library() -> ctypes.CDLL | None:
         return None
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     kernels.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, count, ctypes.c_int, ctypes.c_int]
+    kernels.product.argtypes = [pointer] * 3 + [count] * 4 + [ctypes.c_int] * 2
+    kernels.product.restype = None
     kernels.best.argtypes = [pointer] * 4 + [count] * 3 + [ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),

@@ -205,6 +205,30 @@ int linear(const Map *map, const float *x, float *y, Size rows, int activation, 
     return 0;
 }
 
+// C = A B for each of `sources`: A (rows, inner), B (inner, columns), or its transpose (columns, inner). A number of C is one
+// chain of operations whose order depends on its own row and column alone, and zeros that follow in A change nothing.
+void product(const float *a, const float *b, float *c, Size sources, Size rows, Size inner, Size columns, int transposed,
+             int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (Size n = 0; n < sources * rows; n++) {
+        const float *own = a + n * inner, *other = b + n / rows * inner * columns;
+        float *to = c + n * columns;
+        if (transposed) {
+            for (Size j = 0; j < columns; j++) {
+                Vector sums = {};
+                for (Size i = 0; i < inner; i += LANES) sums += load(own, i, inner) * load(other + j * inner, i, inner);
+                to[j] = total(sums);
+            }
+        } else {
+            for (Size j = 0; j < columns; j += LANES) {
+                Vector sums = {};
+                for (Size i = 0; i < inner; i++) sums += own[i] * load(other + i * columns, j, columns);
+                store(sums, to, j, columns);
+            }
+        }
+    }
+}
+
 struct Block {
     Norm norm_attend;
     Map query_key_value, output;

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library, steady_product
 from seqlab.nn.attention import CrossAttention, SelfAttention
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.looking import Attention
 from seqlab.nn.output import Softmax
 from seqlab.nn.recording import unrecorded
 from seqlab.nn.recurrent import Recurrent
@@ -66,6 +67,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if isinstance(parent, Recurrent):
         parent.fuse = False  # not made for a step or two
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
+    if isinstance(parent, Attention) and linear is CompiledLinear:
+        parent.product = steady_product
     if isinstance(parent, Cell):
         if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
             parent.sigmoid = steady_sigmoid  # type: ignore[assignment]

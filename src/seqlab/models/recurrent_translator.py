@@ -11,8 +11,10 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqlab.models.language_model import LanguageModel, Output, State, or_empty, owners, real_lengths
+from seqlab.nn.attention import room_for
 from seqlab.nn.cells import CellState
 from seqlab.nn.dropout import Mask, dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
@@ -83,6 +85,10 @@ class RecurrentTranslator(LanguageModel):
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         source = or_empty(source, self.embedding.weight)
+        return self._state(source, rows, room_for(source["tokens"].shape[1]))  # bits then depend on no neighbour
+
+    def _state(self, source: Mapping[str, Tensor], rows: int, room: int) -> State:
+        """Before the first token, with sources in so much room."""
         states, last = self.encode(source)
         lengths = torch.zeros(rows, dtype=torch.long, device=states.device)
         owner = owners(len(states), lengths)
@@ -92,7 +98,9 @@ class RecurrentTranslator(LanguageModel):
                 layers[number] = first
         state = State(self._named([tuple(part[owner] for part in layer) for layer in layers]), lengths, owner=owner)
         if self.attention is not None:
-            state.shared = {"keys": self.attention.keys(states), "states": states, "real": source["mask"]}
+            more = room - states.shape[1]
+            states, real = F.pad(states, [0, 0, 0, more]), F.pad(source["mask"], [0, more])
+            state.shared = {"keys": self.attention.keys(states), "states": states, "real": real}
             if self._reads_context:
                 state.rows["context"] = states.new_zeros(rows, states.shape[2])
             if self.attention.settings.coverage:
@@ -111,7 +119,8 @@ class RecurrentTranslator(LanguageModel):
         source: Mapping[str, Tensor] | None = None,
     ) -> Output:
         if state is None:
-            state = self.start(or_empty(source, self.embedding.weight, len(tokens)), len(tokens))
+            source = or_empty(source, self.embedding.weight, len(tokens))
+            state = self._state(source, len(tokens), source["tokens"].shape[1])
         after = state.consume()
         lowest, *above = (
             tuple(after.rows[f"{part}.{layer}"] for part in cell.parts)

@@ -6,6 +6,7 @@ B rows · T target positions · S sources · N source positions · D width of th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import torch
@@ -47,6 +48,9 @@ class Attention(nn.Module, ABC):
         """Whether a position's score depends on how much was looked at it before (Tu et al. 2016,
         https://arxiv.org/abs/1601.04811)."""
 
+    product: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.bmm)
+    """How queries and sources are multiplied; for decoding there is one whose bits depend on no neighbour."""
+
     def __init__(self, settings: Settings, query: int, states: int) -> None:
         super().__init__()
         self.settings, self.width = settings, states
@@ -85,7 +89,7 @@ class Attention(nn.Module, ABC):
         if self.tired is not None and seen is not None:
             scores = scores + self.tired * seen.reshape(len(scores), -1, scores.shape[-1])
         weights = self._weights(scores.masked_fill(~real[:, None], -torch.inf), together, real)
-        contexts = weights @ states
+        contexts = self.product(weights, states)
         contexts, weights = contexts.reshape(*shape, -1), weights.reshape(*shape, -1)
         if self.gate is not None:
             contexts = torch.sigmoid(self.gate(queries)) * contexts
@@ -133,21 +137,21 @@ class Bilinear(Attention):
         return self.key(states)  # type: ignore[no-any-return]
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.mT
+        return self.product(queries, keys.mT)
 
 
 class Dot(Attention):
     """sᵀ h_i, of equal widths"""
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.mT
+        return self.product(queries, keys.mT)
 
 
 class ScaledDot(Attention):
     """sᵀ h_i / √D, of equal widths; Vaswani et al. 2017, https://arxiv.org/abs/1706.03762"""
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.mT / float(keys.shape[-1] ** 0.5)
+        return self.product(queries, keys.mT) / float(keys.shape[-1] ** 0.5)
 
 
 class Separate(Attention):
