@@ -91,7 +91,7 @@ def _shown(data: DataSettings, role: str) -> Iterator[str]:
     """Line by line, with the progress of the work."""
     with work("translating back", size(data, "valid")) as advance:
         done = 0
-        for record in typed_lines(data, role):
+        for record in typed_lines(data, [role]):
             yield record.fields[role]
             done += bytes_of(record.fields[role]) + 1
             advance(done)

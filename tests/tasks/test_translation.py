@@ -163,6 +163,16 @@ def test_labels_and_numbers_stand_beside_words(tmp_path):
     assert prepared.objective.body.conditions.sizes.weight.grad[2:].abs().sum() > 0
 
 
+def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):
+    rows = [{**row, "tone": tone} for row in reversals(40) for tone in ("loud", "soft")]
+    settings = recipe(tmp_path, rows, {"tone": "label", "source": "text"})
+    run = seqlab.train(settings, out=tmp_path / "run")
+    found = run_command("predict", run.folder, "--json", text="loud\tone two\nsoft\t\n")
+    assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["<loud> one two", "<soft>"]
+    for text, says in (("one two\n", "2 parts here, not 1"), ("quiet\tone\n", "'quiet' is not in the training data")):
+        assert says in str(run_command("predict", run.folder, text=text).exception)
+
+
 def test_a_report_is_a_translation_of_numbers(tmp_path):
     rows = [{"sizes": f"{n % 7}", "target": f"it is {WORDS[n % 7]}"} for n in range(300)]
     settings = recipe(tmp_path, rows, {"sizes": "numbers"}, learning_rate=0.01)

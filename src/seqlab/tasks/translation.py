@@ -166,14 +166,10 @@ class Translation(Task):
         return Pairs(self, columns, target, training, texts)
 
     def asked(self, data: DataSettings) -> Pairs:
-        """Of a plain text, every line is a source, an empty one too."""
+        """Of a plain text, every line is a source, an empty one too; several conditions have tabs between them."""
         roles = list(self.settings.conditions)
-        if data.format != "txt":
-            return Pairs(self, self._columns(data, "valid", roles))
-        if len(roles) > 1:
-            hint = f"give a file with the columns {', '.join(roles)}"
-            raise RecipeError(f"a source has {', '.join(roles)} here, and a line is only one of them", hint=hint)
-        return Pairs(self, self._columns(data, "valid", roles, lambda: typed_lines(data, roles[0])))
+        typed = (lambda: typed_lines(data, roles)) if data.format == "txt" else None
+        return Pairs(self, self._columns(data, "valid", roles, typed))
 
     def _columns(
         self,
@@ -315,10 +311,16 @@ def _hypothesis(text: Sequence[Token]) -> Hypothesis:
     return Hypothesis(tuple(token.id for token in text), total, total)
 
 
-def typed_lines(data: DataSettings, role: str) -> Iterator[Record]:
+def typed_lines(data: DataSettings, roles: Sequence[str]) -> Iterator[Record]:
     """Every line of the plain texts in `data.valid`, an empty one too."""
     for path in sources(data, "valid"):
         if not isinstance(path, Path):
             raise DataError(f"'{path}' is no file", hint="give a plain text, one example a line")
         for number, line in lines(pieces(path), str(path)):
-            yield Record({role: line.removesuffix("\r")}, str(path), number)
+            line = line.removesuffix("\r")
+            fields = line.split("\t") if len(roles) > 1 else [line]
+            if len(fields) != len(roles):
+                hint = f"give {', '.join(roles)} with tabs between them"
+                what = f"a source has {len(roles)} parts here, not {len(fields)}"
+                raise DataError(what, where=f"{path}, line {number}", hint=hint)
+            yield Record(dict(zip(roles, fields, strict=True)), str(path), number)
