@@ -49,6 +49,8 @@ def back_translate(
     path, role = Path(out), _only_text(run)
     if path.suffix not in (".tsv", ".jsonl"):
         raise DataError("the name of the pairs should end in .tsv or .jsonl", where=str(path), hint="give another one")
+    if path.exists():
+        raise DataError("is there already", where=str(path), hint="give another name, or remove it")
     columns = _columns(run.recipe.data, role)
     table = _Json(columns) if path.suffix == ".jsonl" else _Table(columns)
     data = _plain(run, texts)
@@ -122,12 +124,18 @@ class _Table:
 
     def __init__(self, columns: tuple[Column, Column]) -> None:
         numbers = [column for column in columns if isinstance(column, int)]
-        self.source_first = numbers not in ([1, 0], [1, -2], [-1, 0], [-1, -2])
-        self.head = "" if len(numbers) == 2 else "\t".join(map(str, columns)) + "\n"
+        if len(numbers) == 1:
+            hint = "write .jsonl, or name both columns in data.columns of the run"
+            raise DataError("one column has a name and the other a number", hint=hint)
+        self.head = "" if numbers else "\t".join(map(str, columns)) + "\n"
+        self.places = numbers or [0, 1]
+        self.width = max(2, *(place + 1 if place >= 0 else -place for place in self.places))
 
     def row(self, source: str, target: str) -> str:
-        cells = [text.translate(BLANKS) for text in (source, target)]
-        return "\t".join(cells if self.source_first else reversed(cells)) + "\n"
+        cells = [""] * self.width
+        for place, text in zip(self.places, (source, target), strict=True):
+            cells[place] = text.translate(BLANKS)
+        return "\t".join(cells) + "\n"
 
 
 BLANKS = dict.fromkeys(map(ord, "\t\n\r"), " ")

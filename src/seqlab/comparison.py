@@ -154,7 +154,7 @@ def by_length(results: Sequence[Result]) -> list[Bin]:
     """
     apart, by = _apart(results, _sources), unit(results)
     alike = [one for one in results if one.name not in apart]
-    bins: list[Bin] = alike[0].metrics.get("by_length", []) if by in written(results) else []
+    bins: list[Bin] = alike[0].metrics.get("by_length", []) if alike and by in written(results) else []
     found: list[Bin] = []
     for number, own in enumerate(bins if len(bins) > 1 else []):
         figures: dict[str, list[float]] = {}

@@ -61,6 +61,32 @@ def test_no_slope_is_too_small_to_be_held_in_full():
     assert logits[0, -1] == 0
 
 
+def test_what_is_no_token_is_left_to_the_library():
+    states, weight = torch.randn(3, 4, requires_grad=True), torch.randn(40, 4)
+    for targets in (torch.tensor([1, -100, 2]), torch.tensor([0, 39, 5])):
+        found = softmax_losses(states, weight, None, targets, 0.0)
+        torch.testing.assert_close(found, F.cross_entropy(states @ weight.t(), targets, reduction="none"))
+    for targets in (torch.tensor([1, 40, 2]), torch.tensor([1, 2]), torch.tensor([1, 2, 3], dtype=torch.int32)):
+        with pytest.raises((IndexError, ValueError, RuntimeError)):
+            softmax_losses(states, weight, None, targets, 0.0)
+    empty = softmax_losses(states[:0], weight.requires_grad_(), None, torch.zeros(0, dtype=torch.long), 0.0)
+    empty.sum().backward()
+    assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_token_that_cannot_be_harms_no_other(compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(likelihood, "library", lambda: None)
+    states, weight, bias = torch.randn(3, 4, requires_grad=True), torch.randn(40, 4), torch.zeros(40)
+    bias[7] = -torch.inf
+    targets = torch.tensor([1, 2, 3])
+    found = softmax_losses(states, weight, bias, targets, 0.0)
+    torch.testing.assert_close(found, F.cross_entropy(states @ weight.t() + bias, targets, reduction="none"))
+    found.sum().backward()
+    assert states.grad.isfinite().all()
+
+
 def test_what_is_no_number_stays_none():
     states, weight = torch.randn(3, 4, requires_grad=True), torch.randn(40, 4)
     with torch.no_grad():

@@ -58,8 +58,10 @@ def test_drawn_sources_depend_on_the_seed_and_on_no_neighbour(reverser, tmp_path
 
     def drawn(seed, rows):
         settings = {"choose": reverser.choose(seed, temperature=1.5), "batch_size": rows}
-        seqlab.back_translate(reverser, str(tmp_path / "mono.txt"), tmp_path / "drawn.jsonl", **settings)
-        return (tmp_path / "drawn.jsonl").read_text()
+        out = tmp_path / "drawn.jsonl"
+        out.unlink(missing_ok=True)
+        seqlab.back_translate(reverser, str(tmp_path / "mono.txt"), out, **settings)
+        return out.read_text()
 
     assert drawn(1, 1) == drawn(1, 32)
     assert drawn(1, 32) != drawn(2, 32)
@@ -74,6 +76,7 @@ def test_drawn_sources_depend_on_the_seed_and_on_no_neighbour(reverser, tmp_path
         ({"source": 1, "target": 0}, ["two one\tone two"]),
         ({"source": 0, "target": 1}, ["one two\ttwo one"]),
         ({"source": -2, "target": -1}, ["one two\ttwo one"]),
+        ({"source": 2, "target": 0}, ["two one\t\tone two"]),
     ],
 )
 def test_columns_are_those_of_the_run(reverser, tmp_path, columns, expected):
@@ -87,6 +90,13 @@ def test_columns_are_those_of_the_run(reverser, tmp_path, columns, expected):
     data = Recipe.load("translation/transformer").data.model_copy(update={"valid": str(out), "columns": other})
     (record,) = read(data, "valid", ["source", "target"])
     assert record.fields == {"source": "two one", "target": "one two"}
+
+
+def test_pairs_that_are_there_are_not_written_over(reverser, mono, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("precious")
+    with pytest.raises(seqlab.SeqlabError, match="is there already"):
+        seqlab.back_translate(reverser, str(mono), tmp_path / "pairs.tsv")
+    assert (tmp_path / "pairs.tsv").read_text() == "precious"
 
 
 def test_what_fails_leaves_nothing_behind(reverser, mono, tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ def average(run: str, out: str, last: int, device: str, code: str | None, as_jso
         echo_json({"run": out, "steps": entry["averaged"], **entry["valid"]})
         return
     metric = made.task.metric
-    alone = min(entry["valid"][metric] for entry in read_log(Path(run) / "log.jsonl") if "valid" in entry)
+    others = [other["valid"][metric] for other in read_log(Path(run) / "log.jsonl") if "valid" in other]
+    best = f" (best checkpoint of {run}: {min(others):.4f})" if others else ""
     click.echo(f"steps {', '.join(map(str, entry['averaged']))}: {out}")
-    click.echo(f"held-out {metric} {entry['valid'][metric]:.4f} (best checkpoint of {run}: {alone:.4f})")
+    click.echo(f"held-out {metric} {entry['valid'][metric]:.4f}{best}")

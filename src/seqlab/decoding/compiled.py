@@ -96,6 +96,8 @@ class CompiledBlock(nn.Module):
         if cache is None or x.shape[1] > 1 or recording():
             return self.block(x, cache, mask, source)  # type: ignore[no-any-return]
         keys, values, positions, trace = cache.keys, cache.values, cache.places.positions, cache.places.trace
+        if not len(x) == len(positions) <= len(keys):
+            raise ValueError(f"{len(x)} rows are read after a state of {len(keys)}")
         assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
         assert trace is None or (trace.is_contiguous() and trace.shape == (len(x), keys.shape[2]))
         rows = None if trace is None else trace.data_ptr()

@@ -108,7 +108,8 @@ class PackedTokenEmbedding(nn.Module):
 def _bias_for(embedding: TokenEmbedding, model: nn.Module) -> Tensor | None:
     """The bias of an output tied to the embeddings, which it then leaves to them: one pass over all logits less."""
     output = getattr(model, "output", None)
-    if not isinstance(output, Softmax) or output.matrix is not None or embedding is not model.embedding:
+    own = getattr(model, "embedding", None) is embedding
+    if not own or not isinstance(output, Softmax) or output.matrix is not None:
         return None
     bias, output.bias = output.bias, None
     return bias

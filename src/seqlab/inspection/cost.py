@@ -52,9 +52,11 @@ def operations(objective: Objective, batch: Batch) -> int:
     counter = FlopCounterMode(display=False, custom_mapping=KERNELS)
     seen = watch(lambda cell, state: None)  # compiled recurrences, which cannot be looked into, run step by step
     with torch.random.fork_rng(), torch.enable_grad(), seen, counter:
-        objective.train()
-        torch.autograd.grad(objective(batch.to(device)).sum, weights, allow_unused=True)
-    objective.train(was_training)
+        try:
+            objective.train()
+            torch.autograd.grad(objective(batch.to(device)).sum, weights, allow_unused=True)
+        finally:
+            objective.train(was_training)
     return counter.get_total_flops()
 
 

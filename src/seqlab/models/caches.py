@@ -5,7 +5,7 @@ B rows · C capacity · H heads · K head width
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +15,17 @@ from seqlab.models.language_model import State
 from seqlab.nn.attention import Cache, Places, room_for
 
 
-def new_state(rows: int, layers: int, heads: int, like: Tensor) -> State:
-    """Caches for `layers` that have read nothing, of the device, precision and width of an embedding (V, D)."""
+def new_state(rows: int, blocks: Sequence[nn.Module], heads: int, like: Tensor) -> State:
+    """Caches for blocks that have read nothing, of the device, precision and width of an embedding (V, D)."""
     shape = (rows, heads, room_for(1), like.shape[1] // heads)
-    names = [f"{part}.{layer}" for layer in range(layers) for part in ("keys", "values")]
+    names = [f"{part}.{layer}" for layer in range(len(blocks)) for part in ("keys", "values")]
     lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
-    return State({name: like.new_zeros(shape) for name in names}, lengths, cached=True)
+    return State({name: like.new_zeros(shape) for name in names}, lengths, cached=_trace(blocks))
 
 
-def caches(state: State, positions: Tensor, blocks: Iterable[nn.Module]) -> list[Cache]:
+def caches(state: State, positions: Tensor, blocks: Sequence[nn.Module]) -> list[Cache]:
     """A view of the state for each block, with room for new positions (B, T)."""
-    if state.trace is not None and not (positions.shape[1] == 1 and all(getattr(b, "traces", False) for b in blocks)):
+    if state.trace is not None and not (positions.shape[1] == 1 and _trace(blocks)):
         state.straighten()
     length = room_for(int(positions.max()) + 1)
     for name, buffer in state.rows.items():
@@ -37,6 +37,11 @@ def caches(state: State, positions: Tensor, blocks: Iterable[nn.Module]) -> list
     places = Places(positions, length, _extended(state, positions))
     layers = len(state.rows) // 2
     return [Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places) for layer in range(layers)]
+
+
+def _trace(blocks: Sequence[nn.Module]) -> bool:
+    """Whether they read caches whose rows stand elsewhere; if not, a trace would cost two copies."""
+    return all(getattr(block, "traces", False) for block in blocks)
 
 
 def _extended(state: State, positions: Tensor) -> Tensor | None:

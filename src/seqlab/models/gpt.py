@@ -47,7 +47,7 @@ class GPT(LanguageModel):
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
-        return new_state(rows, len(self.blocks), self.heads, self.embedding.weight)
+        return new_state(rows, list(self.blocks), self.heads, self.embedding.weight)
 
     def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
         time = torch.arange(tokens.shape[1], device=tokens.device)
@@ -59,7 +59,7 @@ class GPT(LanguageModel):
         after = state.consume()
         positions = after.lengths[:, None] + time
         x = self._embed(tokens, positions.clamp(max=self.position.num_embeddings - 1))  # what is beyond is padding
-        for layer, cache in enumerate(caches(after, positions, self.blocks)):
+        for layer, cache in enumerate(caches(after, positions, list(self.blocks))):
             x = self.blocks[layer](x, cache)
             keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))

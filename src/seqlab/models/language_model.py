@@ -146,7 +146,7 @@ class State:
         """The same rows, without the sources that none of them reads any more."""
         self._fresh()
         shared, owner = self._sources()
-        return replace(self, shared=shared or None, owner=owner)
+        return replace(self, rows=dict(self.rows), shared=shared or None, owner=owner)
 
     def detach(self) -> State:
         """The same numbers without their history: where truncated BPTT cuts."""

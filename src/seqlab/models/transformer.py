@@ -70,7 +70,7 @@ class Transformer(LanguageModel):
         room = [0, room_for(source["tokens"].shape[1]) - source["tokens"].shape[1]]  # bits then depend on no neighbour
         source = {name: F.pad(tensor, room) for name, tensor in source.items()}
         real, y = source["mask"], self.encode(source, flat=True)
-        state = new_state(rows, len(self.decoder), self.heads, self.embedding.weight)
+        state = new_state(rows, list(self.decoder), self.heads, self.embedding.weight)
         state.shared, state.owner = {"real": real}, owners(len(real), state.lengths)
         for layer, block in enumerate(self.decoder):
             k, v = block.look.read(y, real)  # type: ignore[union-attr, operator]
@@ -96,7 +96,7 @@ class Transformer(LanguageModel):
         assert after.shared is not None
         positions = after.lengths[:, None] + time
         x, real = self._embed(tokens, positions), after.shared["real"]
-        for layer, cache in enumerate(caches(after, positions, self.decoder)):
+        for layer, cache in enumerate(caches(after, positions, list(self.decoder))):
             keys, values = after.shared[f"keys.{layer}"], after.shared[f"values.{layer}"]
             x = self.decoder[layer](x, cache, source=Source(keys, values, real, after.owner))
             keep(after, layer, cache)

@@ -27,11 +27,21 @@ def softmax_losses(states: Tensor, weight: Tensor, bias: Tensor | None, targets:
     On the CPU gradients are computed on the way there: (N, V) numbers are then written once and read from the cache,
     where the library writes and reads them five times, from memory.
     """
-    plain = states.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled(states.device.type)
-    if states.device.type == "cpu" and plain and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    parts = [states, weight] if bias is None else [states, weight, bias]
+    plain = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in parts)
+    plain = plain and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+    if plain and torch.is_grad_enabled() and _all_are_tokens(targets, len(states), len(weight)):
         losses: Tensor = _Losses.apply(states, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
         return losses
     return F.cross_entropy(F.linear(states, weight, bias), targets, reduction="none", label_smoothing=smoothing)
+
+
+def _all_are_tokens(targets: Tensor, count: int, vocabulary: int) -> bool:
+    """What compiled code relies on; whatever else the library allows, or refuses, is left to it."""
+    if targets.dtype != torch.long or targets.shape != (count,) or not count:
+        return False
+    least, most = targets.aminmax()
+    return int(least) >= 0 and int(most) < vocabulary
 
 
 class _Losses(torch.autograd.Function):
@@ -86,6 +96,7 @@ def slopes(logits: Tensor, bias: Tensor | None, targets: Tensor, scales: Tensor 
     if kernels is None:
         return slopes_by_library(logits, bias, targets, scales, smoothing)
     targets, losses = targets.contiguous(), logits.new_empty(len(logits))
+    bias = None if bias is None else bias.contiguous()
     parts = [None if one is None else one.data_ptr() for one in (logits, bias, targets, scales, losses)]
     kernels.slopes(*parts, *logits.shape, smoothing, torch.get_num_threads())
     return losses
@@ -97,7 +108,9 @@ def slopes_by_library(
     if bias is not None:
         logits += bias
     total, target = logits.logsumexp(1, keepdim=True), targets[:, None]
-    losses = (1 - smoothing) * (total - logits.gather(1, target))[:, 0] + smoothing * (total[:, 0] - logits.mean(1))
+    losses = (1 - smoothing) * (total - logits.gather(1, target))[:, 0]
+    if smoothing:
+        losses += smoothing * (total[:, 0] - logits.mean(1))
     logits.sub_(total).exp_().sub_(smoothing / logits.shape[1])
     logits.scatter_add_(1, target, logits.new_full((len(logits), 1), smoothing - 1))
     if scales is not None:

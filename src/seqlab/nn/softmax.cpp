@@ -34,7 +34,7 @@ float row(float *x, const float *bias, Size target, float scale, float smoothing
     over_columns(count, [&](Size j, auto whole) { store(load(x, j, count, whole) * share - rest, x, j, count, whole); });
     x[target] -= scale * (1 - smoothing);
     const float all = top + std::log(sum);
-    return (1 - smoothing) * (all - chosen) + smoothing * (all - mean);
+    return (1 - smoothing) * (all - chosen) + (smoothing ? smoothing * (all - mean) : 0);
 }
 
 }  // namespace
