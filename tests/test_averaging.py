@@ -47,6 +47,14 @@ def test_the_weights_are_the_mean(trained, tmp_path):
     assert "the mean of 3 checkpoints of bold" in (tmp_path / "mean" / "recipe.yaml").read_text()
 
 
+def test_a_run_that_was_never_evaluated_has_a_mean_too(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run/log.jsonl").write_text("")
+    said = command("average", tmp_path / "run", "--last", 2, "--out", tmp_path / "mean")
+    assert "held-out loss" in said
+    assert "best checkpoint" not in said
+
+
 def test_people_see_whether_it_helped(trained, tmp_path):
     said = command("average", trained, "--last", 2, "--out", tmp_path / "mean")
     assert "steps 16, 20" in said

@@ -222,6 +222,17 @@ def test_reordering_is_selecting_and_uses_the_state_up(name):
             assert torch.equal(a, b)
 
 
+def test_a_compact_state_and_the_one_it_came_from_are_two(name):
+    model, order = packed(shipped(name)), torch.tensor([1, 1, 0])
+    _, state = model.step(torch.tensor([1, 2]), model.start(rows=2))
+    state = state.reorder(order)
+    copy = state.compact().select(torch.arange(3))
+    for one in (1, 4):
+        a, copy = step(model, torch.full((3,), one), copy)
+        b, state = step(model, torch.full((3,), one), state)
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("lengths", [(4, 9), (40, 3), (3, 40), (17, 16)])
 def test_join_of_different_lengths_and_capacities(name, lengths):
     model = shipped(name)
