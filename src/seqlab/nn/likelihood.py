@@ -18,14 +18,13 @@ from seqlab.native.compiler import compiled
 
 SOURCE = Path(__file__).with_name("softmax.cpp")
 ROWS = 256
-"""Logits of so many positions are computed, used and forgotten: they stay in the processor's cache."""
+"""Logits of so many positions are computed, used and forgotten. More are no faster, and take more memory."""
 
 
 def softmax_losses(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
     """(1 − ε) (−log p_target) + ε mean_k (−log p_k), p = softmax(W h + b): (N, D), (V, D), (V,), (N,) → (N,)
 
-    On the CPU gradients are computed on the way there: (N, V) numbers are then written once and read from the cache,
-    where the library writes and reads them five times, from memory.
+    On the CPU gradients are computed on the way there, so that no more than ROWS · V logits are ever held.
     """
     parts = [states, weight] if bias is None else [states, weight, bias]
     plain = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in parts)
@@ -60,7 +59,7 @@ class _Losses(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None  # given away, and computed again if they are asked for again
-        scale = upstream[0] if len(upstream) else upstream.sum()
+        scale = upstream[0]
         if gradients is None or not bool((upstream == scale).all()):  # or each position counts differently
             states, weight, bias, targets = ctx.saved_tensors
             _, gradients = _computed(states, weight, bias, targets, ctx.smoothing, upstream)
@@ -90,7 +89,7 @@ def _computed(
 def slopes(logits: Tensor, bias: Tensor | None, targets: Tensor, scales: Tensor | None, smoothing: float) -> Tensor:
     """The losses of logits without their bias, (N, V) → (N,); the logits become ∂loss/∂logits times `scales`.
 
-    By hand, because the library needs eight passes over numbers that have left the caches (benchmarks/small_parts.py).
+    By hand, because the library passes many times over numbers that have left the caches (benchmarks/small_parts.py).
     """
     kernels = library()
     if kernels is None:
