@@ -33,6 +33,12 @@ def test_short_and_long_sources_are_judged_apart(reverser):
     assert f"{bins[0]['shortest']}–{bins[0]['longest']}" in said.stdout
 
 
+def test_without_metrics_nothing_is_judged_by_length(tmp_path):
+    settings = recipe(tmp_path, reversals(), model={"kind": "recurrent-translator", "width": 4})
+    seqlab.train(settings.changed({"training.steps": 1, "task.metrics": []}), out=tmp_path / "run")
+    assert "no metric is named" in run_command("evaluate", tmp_path / "run", "--by-length").exception.what
+
+
 def test_samples_are_answers_to_held_out_examples(reverser):
     samples = [json.loads(line) for line in (reverser.folder / "samples.jsonl").read_text().splitlines()]
     *_, last = samples

@@ -46,6 +46,8 @@ def evaluate(
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
     metrics = None if metric is None else metric.split(",")
+    if by_length and not (loaded.task.judges if metrics is None else metrics):
+        raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):
         columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
