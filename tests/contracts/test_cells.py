@@ -145,3 +145,16 @@ def test_recording_changes_no_bit(name, fuse):
     assert torch.equal(plain, recorded)
     assert all(len(values) == TIME and values[0].shape == (ROWS, HIDDEN) for values in tape.values())
     assert all(value.min() > 0 and value.max() < 1 for values in tape.values() for value in values)
+
+
+@every_cell
+def test_a_cell_says_how_large_what_it_gives_is(name):
+    torch.manual_seed(0)
+    cls = registry.find("cell", name)
+    cell = cls(64, 64, cls.Settings(kind=name))
+    for block in cell.input.weight.data.split(64):
+        torch.nn.init.orthogonal_(block)
+    one, x = Recurrent([cell]), 0.1 * torch.randn(32, 10, 64)
+    given = (one(x, one.start(32, x))[0][:, -1].std() / x.std()).item()
+    assert given > 0.8 * cell.shrinks
+    assert cell.shrinks == 1 or given < 1.3 * cell.shrinks

@@ -20,6 +20,7 @@ class GRU(Cell):
     """
 
     blocks = 3  # r z n, as in torch.nn.GRU
+    shrinks = 0.6
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)
@@ -52,6 +53,7 @@ class ClassicGRU(Cell):
         update: Literal["keeps", "takes"] = "keeps"
 
     blocks = 3  # r z n
+    shrinks = 0.6
 
     def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
         super().__init__(width, hidden)
@@ -77,6 +79,7 @@ class MUT1(Cell):
     """
 
     blocks = 3  # z r and the projection of x
+    shrinks = 0.6
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)
@@ -96,6 +99,7 @@ class MUT2(Cell):
     """z = σ(W x + U h + b), r = σ(x + U h + b), h' = z ∘ tanh(U (r ∘ h) + W x + b) + (1 − z) ∘ h; see MUT1"""
 
     blocks = 3  # z, the projection of x, and n
+    shrinks = 0.6
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)
@@ -115,6 +119,7 @@ class MUT3(Cell):
     """z = σ(W x + U tanh(h) + b), r = σ(W x + U h + b), h' = z ∘ tanh(U (r ∘ h) + W x + b) + (1 − z) ∘ h; see MUT1"""
 
     blocks = 3  # z r n
+    shrinks = 0.6
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)

@@ -63,6 +63,7 @@ class LSTM(Cell):
 
     parts = ("h", "c")
     blocks = 4  # i f g o, as in torch.nn.LSTM
+    shrinks = 0.4
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)
@@ -93,6 +94,7 @@ class CoupledLSTM(Cell):
 
     parts = ("h", "c")
     blocks = 3  # i g o
+    shrinks = 0.2
 
     def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
         super().__init__(width, hidden)
