@@ -26,6 +26,8 @@ class Made:
 
     written: int
     skipped: int
+    columns: tuple[Column, Column]
+    """Of sources and of targets."""
 
 
 def back_translate(
@@ -68,7 +70,7 @@ def back_translate(
                 skipped += 1
         if not written:
             raise DataError("no line was answered", hint="give a text, one sentence a line")
-    return Made(written, skipped)
+    return Made(written, skipped, columns)
 
 
 def _only_text(run: Run) -> str:

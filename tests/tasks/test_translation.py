@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from small_translations import WORDS, recipe, reversals, run_command, write_pairs
 
 import seqlab
+from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.errors import SeqlabError
 from seqlab.preparation import prepare
@@ -87,6 +89,51 @@ def test_n_best_and_alignments(reverser):
     assert ranks == sorted(ranks, reverse=True)
     pairs = [tuple(map(int, pair.split("-"))) for pair in answer["alignment"].split()]
     assert pairs[:3] == [(2, 0), (1, 1), (0, 2)]
+    assert answer["source_tokens"] == ["one", "two", "three", "<end>"]
+    for one in answer["n_best"]:
+        assert len(one["alignment"].split()) == len(one["tokens"])
+    assert "more than the hypotheses" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+
+
+def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):
+    (tmp_path / "asked.txt").write_text("one two three\n\nsix five\n")
+    typed, given = (
+        run_command("predict", reverser.folder, *files, text=text).stdout
+        for files, text in (([], "one two three\n\nsix five\n"), ([tmp_path / "asked.txt"], None))
+    )
+    assert given == typed
+    assert given.splitlines()[2] == "five six\tsix five"
+
+
+def test_what_is_typed_and_cannot_be_read_is_said_of_standard_input(reverser):
+    told = CliRunner().invoke(group, ["predict", str(reverser.folder)], input=b"one\n\xff\xfe\n").exception
+    assert str(told).startswith("standard input: not UTF-8 text (line 2")
+    told = CliRunner().invoke(group, ["predict", str(reverser.folder)], input=b"one\n\0two\n").exception
+    assert told.where.startswith("standard input")
+
+
+def test_wrong_names_of_metrics_are_said_before_the_work(reverser, monkeypatch):
+    monkeypatch.setattr("seqlab.run.evaluate", None)
+    told = run_command("evaluate", reverser.folder, "--metric", "chrf, BLUE").exception
+    assert "unknown metric 'BLUE'" in told.what
+    assert "did you mean 'bleu'" in told.hint
+    assert "rouge," in told.hint
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path):
+    told = []
+
+    class Heard(Silence):
+        def said(self, message):
+            told.append(message)
+
+    rows = [*reversals(), {"source": "one " * 30, "target": "two"}]
+    settings = recipe(tmp_path, rows).changed({"task.longest": 20})
+    prepared = prepare(settings, torch.device("cpu"), Heard())
+    assert len(prepared.train_split) == len(rows) - 1
+    assert f"1 of {len(rows):,} pairs have more than task.longest=20 tokens: left out" in told
+    with pytest.raises(SeqlabError, match=r"all .* pairs have more than 1 tokens"):
+        prepare(settings.changed({"task.longest": 1}), torch.device("cpu"), Silence())
 
 
 def test_answers_do_not_depend_on_batches(reverser):
@@ -114,6 +161,8 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
         assert found.exit_code == 0, found.output
         assert set(json.loads(found.stdout)) == fields
         assert picture.stat().st_size > 1000
+        for wrong in (tmp_path, tmp_path / "picture.xyz"):
+            assert "no name of a picture" in run_command("inspect", command, reverser.folder, "--out", wrong).output
     assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
 
 
@@ -175,6 +224,11 @@ def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):
     run = seqlab.train(settings, out=tmp_path / "run")
     found = run_command("predict", run.folder, "--json", text="loud\tone two\nsoft\t\n")
     assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["<loud> one two", "<soft>"]
+    shown = json.loads(run_command("inspect", "attention", run.folder, "--text", "soft\tone two", "--json").stdout)
+    assert shown["source"] == ["<soft>", "one", "two", "<end>"]
+    assert "2 parts here" in run_command("inspect", "beam", run.folder, "--text", "one").exception.what
+    long = "soft\t" + "one " * 3000
+    assert "more than 2,048" in run_command("inspect", "beam", run.folder, "--text", long).exception.what
     for text, says in (("one two\n", "2 parts here, not 1"), ("quiet\tone\n", "'quiet' is not in the training data")):
         assert says in str(run_command("predict", run.folder, text=text).exception)
 

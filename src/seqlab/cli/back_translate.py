@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 
 import click
 
@@ -49,11 +48,14 @@ def back_translate(
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
     choose = None if temperature is None else loaded.choose(seed, temperature)
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
-    with tempfile.TemporaryDirectory() as folder, Bar("back-translate", quiet=as_json):
-        made = made_by(loaded, given_or_typed(files, folder), out, choose=choose, batch_size=batch_size)
+    with given_or_typed(files) as given, Bar("back-translate", quiet=as_json):
+        made = made_by(loaded, given, out, choose=choose, batch_size=batch_size)
     if as_json:
         echo_json({"pairs": out, "written": made.written, "skipped": made.skipped})
         return
     left = f", {made.skipped:,} of {made.written + made.skipped:,} lines left out" if made.skipped else ""
     click.echo(f"{made.written:,} pairs{left}: {out}")
-    click.echo(f"try: seqlab train translation/transformer 'data.train=[pairs.tsv, {out}]'")
+    source, target = made.columns
+    click.echo(f"its columns are {source} and {target}; with pairs of your own that have them too:")
+    named = f"'data.train=[PAIRS, {out}]' 'data.columns={{source: {source}, target: {target}}}'"
+    click.echo(f"try: seqlab train translation/transformer {named}")

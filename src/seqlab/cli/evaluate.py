@@ -39,13 +39,16 @@ def evaluate(
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
+    from seqlab.metrics.judging import metrics_of
     from seqlab.run import load
 
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
-    metrics = None if metric is None else metric.split(",")
+    metrics = None if metric is None else [name.strip() for name in metric.split(",")]
+    if metrics is not None:
+        metrics_of(metrics)  # a name that is none is better said now than after the work
     if by_length and not (loaded.task.judges if metrics is None else metrics):
         raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
     files = list(data) or None

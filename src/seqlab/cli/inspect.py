@@ -20,7 +20,19 @@ def inspect() -> None:
     """Look inside a run: why training fails, where the loss falls, what is looked at, what a search tries."""
 
 
-out = click.option("--out", metavar="FILE", help="The picture: .png, .svg or .pdf; in the run folder by default.")
+def _picture(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """What cannot be drawn is better said before the work than after it."""
+    if value is not None and (Path(value).suffix.lower() not in (".png", ".svg", ".pdf") or Path(value).is_dir()):
+        raise click.BadParameter(f"'{value}' is no name of a picture: it should end in .png, .svg or .pdf")
+    return value
+
+
+out = click.option(
+    "--out",
+    metavar="FILE",
+    callback=_picture,
+    help="The picture: .png, .svg or .pdf; in the run folder by default.",
+)
 code = click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
 rows = click.option(
@@ -115,7 +127,7 @@ def surface(
 @inspect.command(epilog="Example: seqlab inspect attention runs/translation-gnmt-v3 --row 5 --out attention.svg")
 @click.argument("run")
 @click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
-@click.option("--text", help="A source of your own instead.")
+@click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
 @out
 @device
 @code
@@ -126,15 +138,15 @@ def attention(
     """What RUN looks at while it writes: a matrix of target tokens by source tokens."""
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.alignment import looked_at
-    from seqlab.inspection.translation import history, pieces
+    from seqlab.inspection.translation import history
 
     loaded = _writer(run, code, device)
     task, model = loaded.task, loaded.model
     source = _source(loaded, row, text)
     ((best, *_),) = task.searched(loaded.decoder, source)
     weights = looked_at(model, source, best.tokens, task.tokenizer.end_id)
-    read = pieces(task.tokenizer, source["tokens"][0].tolist(), task.sources.names)
-    found = history(weights, read, pieces(task.tokenizer, best.tokens))
+    read = task.sources.pieces(source["tokens"][0].tolist())
+    found = history(weights, read, task.sources.pieces(best.tokens))
     if as_json:
         echo_json(asdict(found))
     else:
@@ -145,7 +157,7 @@ def attention(
 @inspect.command(epilog="Example: seqlab inspect beam runs/translation-gnmt-v3 --row 5 --width 3 --json")
 @click.argument("run")
 @click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
-@click.option("--text", help="A source of your own instead.")
+@click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
 @click.option("--width", type=click.IntRange(1), help="Hypotheses that are kept; as the recipe says by default.")
 @out
 @device
@@ -172,7 +184,7 @@ def beam(
     task: Any = loaded.task
     nodes: list[Node] = []
     (found,) = task.searched(loaded.decoder, _source(loaded, row, text), nodes.append)
-    tree = Tree(described(found, task.tokenizer), branches(nodes, task.tokenizer))
+    tree = Tree(described(found, task.tokenizer), branches(nodes, task.sources.pieces))
     if as_json:
         echo_json(asdict(tree))
     else:

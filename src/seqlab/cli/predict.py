@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import click
 
 from seqlab.cli.options import device
@@ -15,8 +13,16 @@ from seqlab.cli.options import device
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
-@click.option("--n-best", type=click.IntRange(1), help="How many answers of the search to show.")
-@click.option("--alignments", is_flag=True, help="Show which source token each target token looked at most.")
+@click.option(
+    "--n-best",
+    type=click.IntRange(1),
+    help="How many answers of the search to show, with what they are ranked by and log p.",
+)
+@click.option(
+    "--alignments",
+    is_flag=True,
+    help="Show which token each token of the answer looked at most: read-written, from 0; --json has the tokens.",
+)
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
@@ -42,11 +48,12 @@ def predict(
         if not loaded.task.writes:
             hint = "leave --beam, --n-best and --alignments out"
             raise RunError("does not answer with texts", where=str(loaded.folder), hint=hint)
+        if beam and n_best and n_best > beam:
+            raise click.UsageError(f"--n-best {n_best} are more than the hypotheses of --beam {beam}")
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
-    with tempfile.TemporaryDirectory() as folder:
-        given = given_or_typed(files, folder)
+    with given_or_typed(files) as given:
         answers = loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps)
         for number, answer in enumerate(answers, start=1):
             if "error" in answer:
@@ -56,9 +63,10 @@ def predict(
                 continue
             for one in answer.get("n_best", [answer]):
                 shown = {**answer, **one}
-                columns = ("log_probability", "answer", "text") if n_best else ("answer", "text")
-                columns = (*columns, "alignment") if alignments else columns
-                click.echo("\t".join(_shown(shown[key]) for key in columns if key in shown))
+                columns = ["rank", "log_probability", "answer", "text"] if n_best else ["answer", "text"]
+                columns += ["alignment"] if alignments else []
+                there = [key for key in columns if key in shown or "error" in shown]
+                click.echo("\t".join(_shown(shown.get(key, "")) for key in there))
 
 
 def _shown(value: object) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from seqlab.errors import DataError
+from seqlab.errors import DataError, SeqlabError
 
 
 def read_stdin() -> str:
@@ -25,13 +27,20 @@ def read_stdin() -> str:
         raise DataError(what, where="standard input", hint=hint) from None
 
 
-def given_or_typed(files: Sequence[str], folder: str) -> list[str]:
-    """The files of a command; where there are none, standard input as a file in `folder`."""
+@contextmanager
+def given_or_typed(files: Sequence[str]) -> Iterator[list[str]]:
+    """The files of a command; where there are none, standard input as a file. Errors say standard input."""
     if files:
-        return list(files)
-    typed = Path(folder) / "input"
-    typed.write_bytes(sys.stdin.buffer.read())
-    return [str(typed)]
+        yield list(files)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        typed = Path(folder) / "input"
+        typed.write_text(read_stdin(), encoding="utf-8", newline="")
+        try:
+            yield [str(typed)]
+        except SeqlabError as error:
+            where = error.where and error.where.replace(str(typed), "standard input")
+            raise type(error)(error.what, where=where, hint=error.hint) from None
 
 
 def echo_json(data: Any) -> None:

@@ -55,6 +55,9 @@ class Examples(ABC):
     For training they are shuffled, those of like length together; otherwise they come first to last.
     """
 
+    note = ""
+    """What a person who trains on them should know."""
+
     def __init__(self, lengths: Sequence[int], training: bool) -> None:
         self.lengths, self.training = np.asarray(lengths, dtype=np.int64), training
 

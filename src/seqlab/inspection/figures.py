@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,10 @@ def attention_history(found: History, path: Path) -> None:
     axes.imshow(found.weights, cmap="Blues", vmin=0, vmax=max(max(row) for row in found.weights), aspect="equal")
     axes.set_xticks(range(width), found.source, rotation=90 if max(map(len, found.source)) > 2 else 0, fontsize=9)
     axes.set_yticks(range(height), found.target, fontsize=9)
+    axes.set_xlabel("read")
+    axes.set_ylabel("written")
     axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
@@ -65,22 +69,20 @@ def search_tree(found: Tree, path: Path) -> None:
     columns: dict[int, list[Branch]] = {}
     for fate in ("kept", "finished", "dropped"):
         for one in found.branches:
-            column = columns.setdefault(len(one.before), [])
+            column = columns.setdefault(len(one.ids) - 1, [])
             if one.fate == fate and (fate != "dropped" or sum(other.fate == fate for other in column) < DROPPED):
                 column.append(one)
     places = {
-        (*one.before, one.token): place - (len(column) - 1) / 2
-        for column in columns.values()
-        for place, one in enumerate(column)
+        tuple(one.ids): place - (len(column) - 1) / 2 for column in columns.values() for place, one in enumerate(column)
     }
     places[()] = 0.0
     tallest = max(map(len, columns.values()))
     figure, axes = _figure(max(4.0, 0.9 * (len(columns) + 1)), max(2.0, 0.3 * tallest + 0.6))
     for one in [one for column in columns.values() for one in column]:
-        node = (*one.before, one.token)
+        node = tuple(one.ids)
         colour = {"kept": COLOURS[0], "finished": COLOURS[2], "dropped": "#adb5bd"}[one.fate]
-        heights = [places[tuple(one.before)], places[node]]
-        axes.plot([len(one.before), len(node)], heights, color=colour, linewidth=1.0, zorder=1)
+        heights = [places[node[:-1]], places[node]]
+        axes.plot([len(node) - 1, len(node)], heights, color=colour, linewidth=1.0, zorder=1)
         label = f"{one.token} {one.log_probability:.2f}"
         axes.text(len(node), places[node], label, ha="center", va="center", color=colour, fontsize=7, bbox=_PAPER)
     axes.invert_yaxis()
@@ -221,9 +223,19 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import font_manager, pyplot
 
+    there = set(font_manager.get_font_names())
+    matplotlib.rcParams["font.family"] = ["DejaVu Sans", *(font for font in FONTS if font in there)]
+    matplotlib.rcParams["text.parse_math"] = False  # a $ is a $
     return pyplot.subplots(1, columns, figsize=(width, height), dpi=150)
+
+
+FONTS = [
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
+    *("Arial Unicode MS", "PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Malgun Gothic"),
+]
+"""For what the first font has no letters for; those that are installed. Other letters are drawn as boxes."""
 
 
 def _dress(axes: Any, title: str, x: str, y: str) -> None:
@@ -239,9 +251,11 @@ def _dress(axes: Any, title: str, x: str, y: str) -> None:
 def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot
 
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.tight_layout()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
     pyplot.close(figure)
 
 

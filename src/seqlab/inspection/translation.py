@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqlab.decoding.beam import Hypothesis, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -29,8 +29,9 @@ class History:
 
 @dataclass(frozen=True)
 class Branch:
-    """A step that the search looked at."""
+    """A step that the search looked at; `ids` are those of `before` and of `token`."""
 
+    ids: list[int]
     before: list[str]
     token: str
     log_probability: float
@@ -49,22 +50,12 @@ def history(weights: Tensor, source: list[str], target: list[str]) -> History:
     return History(source, target, [[round(value, 6) for value in row] for row in weights.tolist()])
 
 
-def pieces(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str] = ()) -> list[str]:
-    """Tokens as a person reads them, one by one; ids beyond the vocabulary are labels and numbers by name."""
-    shown = []
-    for token in ids:
-        if token >= tokenizer.vocab_size:
-            shown.append(f"<{labels[token - tokenizer.vocab_size]}>")
-        else:
-            shown.append("<end>" if token == tokenizer.end_id else tokenizer.decode([token]) or "·")
-    return shown
-
-
-def branches(nodes: Sequence[Node], tokenizer: Tokenizer) -> list[Branch]:
+def branches(nodes: Sequence[Node], pieces: Callable[[Sequence[int]], list[str]]) -> list[Branch]:
     found = []
     for node in nodes:
-        score = round(node.log_probability, 4)
-        found.append(Branch(pieces(tokenizer, node.before), pieces(tokenizer, [node.token])[0], score, node.fate))
+        ids = [*node.before, node.token]
+        *before, token = pieces(ids)
+        found.append(Branch(ids, before, token, round(node.log_probability, 4), node.fate))
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab import registry
-from seqlab.errors import DataError, RecipeError
+from seqlab.errors import DataError, RecipeError, nearest
 from seqlab.metrics.metric import Better, Metric, Numbers
 from seqlab.metrics.resampling import SEED, interval, p_value, resampled_sums
 from seqlab.recipe import PartSettings
@@ -130,12 +130,15 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
     for named in names:
         for one in GROUPS.get(named, (named,)) if isinstance(named, str) else (named,):
             name = one if isinstance(one, str) else one.kind
-            cls = registry.find("metric", name, where="metric")
+            if name not in registry.names("metric"):
+                hint = nearest(name.lower(), [*registry.names("metric"), *GROUPS])
+                raise RecipeError(f"unknown metric '{name}'", where="metric", hint=hint)
+            cls = registry.find("metric", name)
             if name in found:
                 raise RecipeError(f"the metric '{name}' is asked for twice", hint="name it once")
             found[name] = cls(cls.Settings(kind=name) if isinstance(one, str) else one)
     if not found:
-        raise RecipeError("no metric", hint=f"choose from {', '.join(registry.names('metric'))}")
+        raise RecipeError("no metric", hint=f"choose from {', '.join(sorted([*registry.names('metric'), *GROUPS]))}")
     return found
 
 

@@ -75,6 +75,12 @@ class Sources:
             return lambda texts: [self._bits(role, text) for text in texts], 2**32, None
         return self.tokenizer.encode_batch, self.tokenizer.vocab_size, self.tokenizer.end_id
 
+    def encoded(self, role: str, text: str) -> Ids:
+        """What a store would keep of one text."""
+        encode, _, end = self.encoder(role)
+        (ids,) = encode([text])
+        return np.asarray(ids) if end is None else [*ids, end]
+
     def _label(self, role: str, text: str) -> int:
         known, label = self.labels[role], text.strip()
         if label not in known:
@@ -118,6 +124,18 @@ class Sources:
 
     def _all_beyond(self) -> list[str | tuple[float, float]]:
         return [one for role in self.conditions for one in self._beyond(role)]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as a person reads them, one by one; ids beyond the vocabulary are labels and numbers by name."""
+        words, end = self.tokenizer.vocab_size, self.tokenizer.end_id
+        shown = []
+        for token in ids:
+            if token >= words:
+                shown.append(f"<{self.names[token - words]}>")
+                continue
+            text = "<end>" if token == end else self.tokenizer.decode([token])
+            shown.append(text if text.strip() else "␣" if text else "·")
+        return shown
 
     def readable(self, source: Mapping[str, Tensor]) -> str:
         """One source (N,) as people wrote it: <labels>, numbers, words."""

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.files import lines, pieces
+from seqlab.data.files import format_of, lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import described, fingerprint, read, size, sources
@@ -63,9 +63,10 @@ class Pairs(Examples):
         # where an odd number is written, so that neighbours are alike where the number changes
         most = 1 + int(np.max(read, initial=0))
         order = written * most + np.where(written % 2, most - 1 - read, read)
-        # a pair that is too long is not learnt from, unless there is no other
-        short = np.flatnonzero(np.maximum(read, written) <= task.settings.longest)
-        self.rows = short if training and len(short) else np.arange(len(read))
+        self.rows = np.arange(len(read))
+        if training:
+            self.rows = np.flatnonzero(np.maximum(read, written) <= task.settings.longest)
+            self.note = _left_out(len(read) - len(self.rows), len(read), task.settings.longest)
         super().__init__(order[self.rows].tolist(), training)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
@@ -168,7 +169,10 @@ class Translation(Task):
     def asked(self, data: DataSettings) -> Pairs:
         """Of a plain text, every line is a source, an empty one too; several conditions have tabs between them."""
         roles = list(self.settings.conditions)
-        typed = (lambda: typed_lines(data, roles)) if data.format == "txt" else None
+        plain = data.format == "txt" or all(
+            isinstance(path, Path) and format_of(path) == "txt" for path in sources(data, "valid")
+        )
+        typed = (lambda: typed_lines(data, roles)) if plain else None
         return Pairs(self, self._columns(data, "valid", roles, typed))
 
     def _columns(
@@ -217,12 +221,14 @@ class Translation(Task):
         return [sum(each) for each in zip(*columns, strict=True)] or super().source_lengths(split)
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
-        if list(self.settings.conditions.values()) != ["text"]:
-            roles = ", ".join(self.settings.conditions)
-            raise RecipeError(f"a source has {roles} here", hint="use predict with a file that has these columns")
-        end = self.tokenizer.end_id
-        source = self.sources.tensors([[[*ids, end]] for ids in self.tokenizer.encode_batch(list(texts))])
-        return Prompts([[end] for _ in texts], source)
+        """Several conditions have tabs between them."""
+        rows = []
+        for text in texts:
+            fields = typed_fields(text, list(self.settings.conditions))
+            rows.append([self.sources.encoded(role, field) for role, field in fields.items()])
+            if (length := sum(map(len, rows[-1]))) > self.settings.longest:
+                raise DataError(self._too_long(length), hint="shorten it")
+        return Prompts([[self.tokenizer.end_id] for _ in texts], self.sources.tensors(rows))
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         source = batch.part("source")
@@ -234,13 +240,8 @@ class Translation(Task):
         model = cast(LanguageModel, objective.body)
         found = self.searched(model, source) if self.choose is None else self._drawn(model, batch, self.choose)
         rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
-        texts = [self.sources.readable(row) for row in rows]
-        answers = [{"text": text, **self._answer(own)} for text, own in zip(texts, found, strict=True)]
-        if self.decoding.alignments:
-            for row, (answer, own) in enumerate(zip(answers, found, strict=True)):
-                one = {name: tensor[row : row + 1, : int(source["mask"][row].sum())] for name, tensor in source.items()}
-                answer["alignment"] = most(looked_at(model, one, own[0].tokens, self.tokenizer.end_id))
-        return answers
+        each = zip(rows, found, strict=True)
+        return [{"text": self.sources.readable(row), **self._answer(model, row, own)} for row, own in each]
 
     def _answers_to_some(
         self, objective: Objective, batch: Batch, lengths: Tensor, short: Tensor
@@ -251,11 +252,13 @@ class Translation(Task):
         some = Batch({f"source.{name}": tensor[short, :width] for name, tensor in source.items()})
         some["examples"] = batch["examples"][short]
         answers = iter(self.answers(objective, some) if width else [])
-        limit = self.settings.longest
         return [
-            next(answers) if one else {"text": "", "answer": "", "error": f"{length:,} tokens are more than {limit:,}"}
+            next(answers) if one else {"text": "", "answer": "", "error": self._too_long(length)}
             for one, length in zip(short.tolist(), lengths.tolist(), strict=True)
         ]
+
+    def _too_long(self, length: int) -> str:
+        return f"{length:,} tokens are more than {self.settings.longest:,} (task.longest)"
 
     def searched(
         self, model: LanguageModel, source: Mapping[str, Tensor], watch: Watch | None = None
@@ -288,12 +291,19 @@ class Translation(Task):
                 texts[token.row].append(token)
         return [[_hypothesis(text[:limit])] for text, limit in zip(texts, limits, strict=True)]
 
-    def _answer(self, found: Sequence[Hypothesis]) -> dict[str, Any]:
-        each = [
+    def _answer(self, model: LanguageModel, source: Mapping[str, Tensor], found: list[Hypothesis]) -> dict[str, Any]:
+        each: list[dict[str, Any]] = [
             {"answer": self.tokenizer.decode(one.tokens), "log_probability": one.log_probability, "rank": one.rank}
             for one in found
         ]
-        return {**each[0], **({"n_best": each} if self.decoding.best > 1 else {})}
+        read: dict[str, Any] = {}
+        if self.decoding.alignments:
+            real = {name: tensor[None, : int(source["mask"].sum())] for name, tensor in source.items()}
+            read = {"source_tokens": self.sources.pieces(real["tokens"][0].tolist())}
+            for answer, one in zip(each, found, strict=True):
+                weights = looked_at(model, real, one.tokens, self.tokenizer.end_id)
+                answer |= {"tokens": self.sources.pieces(one.tokens), "alignment": most(weights)}
+        return {**each[0], **read, **({"n_best": each} if self.decoding.best > 1 else {})}
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
@@ -317,10 +327,21 @@ def typed_lines(data: DataSettings, roles: Sequence[str]) -> Iterator[Record]:
         if not isinstance(path, Path):
             raise DataError(f"'{path}' is no file", hint="give a plain text, one example a line")
         for number, line in lines(pieces(path), str(path)):
-            line = line.removesuffix("\r")
-            fields = line.split("\t") if len(roles) > 1 else [line]
-            if len(fields) != len(roles):
-                hint = f"give {', '.join(roles)} with tabs between them"
-                what = f"a source has {len(roles)} parts here, not {len(fields)}"
-                raise DataError(what, where=f"{path}, line {number}", hint=hint)
-            yield Record(dict(zip(roles, fields, strict=True)), str(path), number)
+            fields = typed_fields(line.removesuffix("\r"), roles, f"{path}, line {number}")
+            yield Record(fields, str(path), number)
+
+
+def typed_fields(line: str, roles: Sequence[str], where: str | None = None) -> dict[str, str]:
+    fields = line.split("\t") if len(roles) > 1 else [line]
+    if len(fields) != len(roles):
+        what, hint = f"a source has {len(roles)} parts here, not {len(fields)}", f"give {', '.join(roles)}"
+        raise DataError(what, where=where, hint=f"{hint} with tabs between them")
+    return dict(zip(roles, fields, strict=True))
+
+
+def _left_out(count: int, pairs: int, longest: int) -> str:
+    """What is said of pairs that are too long to be learnt from."""
+    if count == pairs > 0:
+        what = f"all {pairs:,} pairs have more than {longest:,} tokens"
+        raise DataError(what, where="task.longest", hint="raise it, or cut the texts into sentences")
+    return f"{count:,} of {pairs:,} pairs have more than task.longest={longest:,} tokens: left out" if count else ""
