@@ -46,7 +46,6 @@ CASED, LOWERCASED = BLEU.Settings(kind="bleu"), BLEU.Settings(kind="bleu", lower
 def recipe_of(name: str, reverse: bool, seed: int, epochs: float | None, overrides: list[str]) -> Recipe:
     source, target = ("en", "de") if reverse else ("de", "en")
     own = {"training.batch_size": 128, **OWN.get(name, RECURRENT)}
-    an_epoch = PAIRS / own["training.batch_size"]
     changes = {
         "data.train": str((DATA / "train").resolve()),
         "data.valid": str((DATA / "val").resolve()),
@@ -56,11 +55,12 @@ def recipe_of(name: str, reverse: bool, seed: int, epochs: float | None, overrid
         "objective.smoothing": 0.1,
         "training.average": 0.998,
         "training.schedule": {"kind": "cosine", "warmup": 600, "floor": 0.02},
-        "training.evaluate_every": round(an_epoch),
-        "training.steps": round((epochs or EPOCHS.get(name, 10)) * an_epoch),
         "training.seed": seed,
     }
-    return Recipe.load(f"translation/{name}").changed({**changes, **own}).changed(overrides)
+    recipe = Recipe.load(f"translation/{name}").changed({**changes, **own}).changed(overrides)
+    an_epoch = PAIRS / recipe.training.batch_size
+    steps = round((epochs or EPOCHS.get(name, 10)) * an_epoch)
+    return recipe.changed({"training.evaluate_every": round(an_epoch), "training.steps": steps})
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def judged(result: dict[str, list[str]], settings: BLEU.Settings) -> Judged:
 
 def table(out: Path) -> None:
     found = {path.parent.name.removesuffix("-0"): json.loads(path.read_text()) for path in out.glob("*-0/result.json")}
-    print("| model | weights, M | minutes | BLEU | lowercased | less the one before (95 %), p |")
+    print("| model | weights, M | minutes | BLEU | lowercased | less the step before (95 %), p |")
     print("|---|---|---|---|---|---|")
     before = None
     for name in [one for one in [*LINE, "transformer-reverse"] if one in found]:

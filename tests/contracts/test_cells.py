@@ -147,7 +147,7 @@ def test_recording_changes_no_bit(name, fuse):
     assert all(value.min() > 0 and value.max() < 1 for values in tape.values() for value in values)
 
 
-@every_cell
+@pytest.mark.parametrize("name", [name for name in registry.CELLS if registry.find("cell", name).shrinks is not None])
 def test_a_cell_says_how_large_what_it_gives_is(name):
     torch.manual_seed(0)
     cls = registry.find("cell", name)
@@ -156,5 +156,4 @@ def test_a_cell_says_how_large_what_it_gives_is(name):
         torch.nn.init.orthogonal_(block)
     one, x = Recurrent([cell]), 0.1 * torch.randn(32, 10, 64)
     given = (one(x, one.start(32, x))[0][:, -1].std() / x.std()).item()
-    assert given > 0.8 * cell.shrinks
-    assert cell.shrinks == 1 or given < 1.3 * cell.shrinks
+    assert 0.8 * cell.shrinks < given < 1.3 * cell.shrinks

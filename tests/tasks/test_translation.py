@@ -103,6 +103,12 @@ def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):
     )
     assert given == typed
     assert given.splitlines()[2] == "five six\tsix five"
+    table = write_pairs(tmp_path / "asked.jsonl", [{"source": "one two"}])
+    mixed = run_command("predict", reverser.folder, table, tmp_path / "asked.txt").exception
+    assert "some of the files are plain texts" in mixed.what
+    (tmp_path / "asked.dat").write_text('{"source": "one two"}\n')
+    named = reverser.changed({"data.format": "jsonl"}).predict(str(tmp_path / "asked.dat"))
+    assert [one["text"] for one in named] == ["one two"]
 
 
 def test_what_is_typed_and_cannot_be_read_is_said_of_standard_input(reverser):

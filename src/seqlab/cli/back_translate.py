@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 
 import click
 
@@ -55,7 +57,7 @@ def back_translate(
         return
     left = f", {made.skipped:,} of {made.written + made.skipped:,} lines left out" if made.skipped else ""
     click.echo(f"{made.written:,} pairs{left}: {out}")
-    source, target = made.columns
-    click.echo(f"its columns are {source} and {target}; with pairs of your own that have them too:")
-    named = f"'data.train=[PAIRS, {out}]' 'data.columns={{source: {source}, target: {target}}}'"
-    click.echo(f"try: seqlab train translation/transformer {named}")
+    source, target = map(json.dumps, made.columns)
+    named = [f"data.train=[PAIRS, {json.dumps(out)}]", f"data.columns={{source: {source}, target: {target}}}"]
+    click.echo("with PAIRS that have the same columns:")
+    click.echo(f"try: seqlab train translation/transformer {' '.join(map(shlex.quote, named))}")

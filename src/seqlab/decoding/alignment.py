@@ -22,7 +22,9 @@ def looked_at(model: LanguageModel, source: Mapping[str, Tensor], tokens: Sequen
     with record() as tape:
         model(read, None, None, source)
     if not tape["attention"]:
-        raise RunError("this model has no attention", hint="give a run of translation/gnmt-v2, say")
+        raise RunError(
+            "this model has no attention", hint="give a run of translation/gnmt-v2, say, or ask for no alignments"
+        )
     return torch.stack([one[0].mean(1) for one in tape["attention"]]).mean(0)[:, : source["tokens"].shape[1]]
 
 

@@ -52,8 +52,9 @@ def attention_history(found: History, path: Path) -> None:
     height, width = len(found.target), len(found.source)
     figure, axes = _figure(max(3.0, 0.28 * width + 1.5), max(2.4, 0.28 * height + 1.2))
     axes.imshow(found.weights, cmap="Blues", vmin=0, vmax=max(max(row) for row in found.weights), aspect="equal")
-    axes.set_xticks(range(width), found.source, rotation=90 if max(map(len, found.source)) > 2 else 0, fontsize=9)
-    axes.set_yticks(range(height), found.target, fontsize=9)
+    turned = 90 if max(map(len, found.source)) > 2 else 0
+    axes.set_xticks(range(width), found.source, rotation=turned, fontsize=9, parse_math=False)  # a $ is a $
+    axes.set_yticks(range(height), found.target, fontsize=9, parse_math=False)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
     axes.xaxis.tick_top()
@@ -84,7 +85,8 @@ def search_tree(found: Tree, path: Path) -> None:
         heights = [places[node[:-1]], places[node]]
         axes.plot([len(node) - 1, len(node)], heights, color=colour, linewidth=1.0, zorder=1)
         label = f"{one.token} {one.log_probability:.2f}"
-        axes.text(len(node), places[node], label, ha="center", va="center", color=colour, fontsize=7, bbox=_PAPER)
+        middle = {"ha": "center", "va": "center", "parse_math": False}
+        axes.text(len(node), places[node], label, color=colour, fontsize=7, bbox=_PAPER, **middle)
     axes.invert_yaxis()
     axes.set_axis_off()
     _save(figure, path)
@@ -227,7 +229,6 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
 
     there = set(font_manager.get_font_names())
     matplotlib.rcParams["font.family"] = ["DejaVu Sans", *(font for font in FONTS if font in there)]
-    matplotlib.rcParams["text.parse_math"] = False  # a $ is a $
     return pyplot.subplots(1, columns, figsize=(width, height), dpi=150)
 
 

@@ -222,7 +222,7 @@ def _layer(settings: RecurrentTranslator.Settings, number: int, below: int, widt
     layers that each give 0.4 of it, the states would hardly differ from position to position, and nobody could look.
     """
     cell = settings.made(number, below, width)
-    if number:
+    if number and cell.shrinks is not None:
         for block in torch.split(cell.input.weight.data, width):
             nn.init.orthogonal_(block, 1 / cell.shrinks)
     return cell

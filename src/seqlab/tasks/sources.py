@@ -127,11 +127,11 @@ class Sources:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Tokens as a person reads them, one by one; ids beyond the vocabulary are labels and numbers by name."""
-        words, end = self.tokenizer.vocab_size, self.tokenizer.end_id
+        words, end, names = self.tokenizer.vocab_size, self.tokenizer.end_id, self.names
         shown = []
         for token in ids:
             if token >= words:
-                shown.append(f"<{self.names[token - words]}>")
+                shown.append(f"<{names[token - words]}>")
                 continue
             text = "<end>" if token == end else self.tokenizer.decode([token])
             shown.append(text if text.strip() else "␣" if text else "·")

@@ -20,7 +20,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.files import format_of, lines, pieces
+from seqlab.data.contents import format_in
+from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import described, fingerprint, read, size, sources
@@ -169,10 +170,10 @@ class Translation(Task):
     def asked(self, data: DataSettings) -> Pairs:
         """Of a plain text, every line is a source, an empty one too; several conditions have tabs between them."""
         roles = list(self.settings.conditions)
-        plain = data.format == "txt" or all(
-            isinstance(path, Path) and format_of(path) == "txt" for path in sources(data, "valid")
-        )
-        typed = (lambda: typed_lines(data, roles)) if plain else None
+        plain = {not isinstance(one, str) and format_in(one, data) == "txt" for one in sources(data, "valid")}
+        if len(plain) > 1:
+            raise DataError("some of the files are plain texts and others are not", hint="ask for them apart")
+        typed = (lambda: typed_lines(data, roles)) if plain == {True} else None
         return Pairs(self, self._columns(data, "valid", roles, typed))
 
     def _columns(
@@ -238,6 +239,8 @@ class Translation(Task):
         if not bool(short.all()):
             return self._answers_to_some(objective, batch, lengths, short)
         model = cast(LanguageModel, objective.body)
+        if self.decoding.alignments and len(short):  # can they be had? better said before the search
+            looked_at(model, {name: tensor[:1] for name, tensor in source.items()}, [0], self.tokenizer.end_id)
         found = self.searched(model, source) if self.choose is None else self._drawn(model, batch, self.choose)
         rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
         each = zip(rows, found, strict=True)

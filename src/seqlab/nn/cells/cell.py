@@ -27,8 +27,8 @@ class Cell(nn.Module, ABC):
     parts: ClassVar[tuple[str, ...]] = ("h",)
     """The names of the parts of the state."""
     blocks: ClassVar[int] = 1
-    shrinks: ClassVar[float] = 1.0
-    """How large what it gives is at first, beside what it reads: about so much, where both are small."""
+    shrinks: ClassVar[float | None] = None
+    """About how large what it gives is at first, beside what it reads, where both are small; None: not known."""
     sigmoid = staticmethod(torch.sigmoid)
     """σ. A cell that calls `torch.sigmoid` instead computes the same, but decodes more slowly."""
 
