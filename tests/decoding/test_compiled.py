@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from seqlab.decoding import compiled, packing
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, steady_product
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, steady_product
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.decoding.ranking import best, by_library
@@ -23,6 +23,17 @@ SHAPES = [(1, 1), (7, 5), (16, 16), (100, 77), (64, 200), (130, 1001)]
 
 def random(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("inputs", "outputs"), [*SHAPES, (9, 2500)])
+@pytest.mark.parametrize("rows", [1, 3, 13, 40])
+def test_the_best_outputs_are_those_of_all_outputs(inputs, outputs, rows):
+    """To the bit, wherever pieces and panels end."""
+    linear, x = CompiledLinear(random(outputs, inputs), random(outputs)), random(rows, inputs)
+    count = min(7, outputs)
+    for found, expected in zip(best_outputs(linear, x, count), best(linear(x), count), strict=True):
+        assert torch.equal(found, expected)
 
 
 @needs_kernels

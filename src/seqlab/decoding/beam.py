@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqlab.decoding.generate import advance, pieces, read, unseen
-from seqlab.decoding.ranking import best
+from seqlab.decoding.generate import Reading, advance, pieces, read, unseen
 from seqlab.errors import RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.recording import Tape, record
@@ -131,8 +130,8 @@ def beam_search(
     active, width = searches, 1
     while True:
         banned = stop if len(active[0].live[0][0]) < beam.shortest else frozenset()
-        found = _candidates(reading.logits, [one.live for one in active], width, beam.width + len(stop), banned)
-        looks = coverage.penalties() if coverage is not None else [0.0] * len(reading.logits)
+        found = _candidates(reading, [one.live for one in active], width, beam.width + len(stop), banned)
+        looks = coverage.penalties() if coverage is not None else [0.0] * len(reading.states)
         going: list[_Search] = []
         rows: list[list[tuple[int, int]]] = []
         for place, (one, candidates) in enumerate(zip(active, found, strict=True)):
@@ -147,7 +146,7 @@ def beam_search(
             return [one.finished[: beam.best] for one in searches]
         width = max(map(len, rows))
         every = [row for own in rows for row in [*own, *[own[0]] * (width - len(own))]]
-        select, chosen = torch.tensor(every, device=reading.logits.device).unbind(1)
+        select, chosen = torch.tensor(every, device=reading.states.device).unbind(1)
         state = reading.state.reorder(select)
         if len(going) < len(active):
             state = state.compact()
@@ -160,14 +159,14 @@ def beam_search(
 
 
 def _candidates(
-    logits: Tensor, live: list[list[tuple[tuple[int, ...], float]]], width: int, most: int, banned: frozenset[int]
+    reading: Reading, live: list[list[tuple[tuple[int, ...], float]]], width: int, most: int, banned: frozenset[int]
 ) -> list[list[tuple[float, int, int]]]:
     """What can follow, for each sentence: (log-probability, hypothesis, token), best first.
 
     `most` of each hypothesis are all that can be kept or finish. Ties fall to the earlier hypothesis and the smaller
     token. Only what is chosen is normalised: over a large vocabulary, log softmax takes longer than the choice.
     """
-    values, ids, totals = best(logits, min(most + len(banned), logits.shape[1]))
+    values, ids, totals = reading.best(most + len(banned))
     if not bool(totals.isfinite().all()):
         raise unseen()
     if banned:
@@ -175,7 +174,7 @@ def _candidates(
         values = values.masked_fill(refused, -torch.inf)
     none = -float("inf")
     scores = [[score for _, score in own] + [none] * (width - len(own)) for own in live]
-    chances = (values - totals[:, None]).view(len(live), width, -1) + logits.new_tensor(scores)[:, :, None]
+    chances = (values - totals[:, None]).view(len(live), width, -1) + values.new_tensor(scores)[:, :, None]
     ranked, places = chances.flatten(1).sort(descending=True, stable=True)
     chosen = ids.view(len(live), -1).gather(1, places)
     hypotheses = places // values.shape[1]

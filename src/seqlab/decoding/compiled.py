@@ -108,6 +108,20 @@ class CompiledBlock(nn.Module):
         return y
 
 
+def best_outputs(linear: CompiledLinear, x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`ranking.best` of a map's outputs, which are never held."""
+    kernels = library()
+    assert kernels is not None
+    assert x.shape[1] == linear.inputs
+    x = x.contiguous()
+    rows = len(x)
+    values, tokens = x.new_empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+    totals = x.new_empty(rows)
+    pointers = [tensor.data_ptr() for tensor in (x, values, tokens, totals)]
+    _succeed(kernels.best_outputs(linear.map, *pointers, rows, count, torch.get_num_threads()))
+    return values, tokens, totals
+
+
 def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """`ranking.best` in one pass."""
     kernels = library()
@@ -145,6 +159,7 @@ def library() -> ctypes.CDLL | None:
     kernels.product.argtypes = [pointer] * 3 + [count] * 4 + [ctypes.c_int] * 2
     kernels.product.restype = None
     kernels.best.argtypes = [pointer] * 4 + [count] * 3 + [ctypes.c_int]
+    kernels.best_outputs.argtypes = [ctypes.POINTER(Map), *[pointer] * 4, count, count, ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import padded
 from seqlab.decoding.choose import Choose, Greedy
+from seqlab.decoding.ranking import best
 from seqlab.errors import SeqlabError
 from seqlab.models.language_model import LanguageModel, State
 
@@ -35,10 +37,22 @@ class Token(NamedTuple):
 
 @dataclass
 class Reading:
-    """Prompts that have been read: what comes next, and the state to go on from."""
+    """Prompts that have been read: what comes next, which is computed when it is asked for, and the state to go on
+    from."""
 
-    logits: Tensor
+    model: LanguageModel
+    states: Tensor
     state: State
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return self.model.logits(self.states)
+
+    def best(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """`ranking.best` of the logits, which a packed model need not hold for that."""
+        count = min(count, self.model.vocab_size)
+        ranked = getattr(self.model, "best", None)
+        return best(self.logits, count) if ranked is None else ranked(self.states, count)
 
 
 @torch.inference_mode()
@@ -56,7 +70,7 @@ def generate(
     A prompt begins with what a text begins with (`<end>`). `requests` number the rows for the noise of sampling.
     """
     reading = read(model, prompts, source)
-    device = reading.logits.device
+    device = reading.states.device
     texts = [list(prompt) for prompt in prompts]
     active = list(range(len(prompts)))
     names = torch.tensor(list(requests) if requests is not None else active, device=device)
@@ -106,7 +120,7 @@ def read(model: LanguageModel, prompts: Sequence[Sequence[int]], source: Mapping
         states = output.states[torch.arange(len(prompts), device=device), place]
         ends_here = (lengths > start)[(...,) + (None,) * (states.dim() - 1)]
         last = torch.where(ends_here, states, last)
-    return Reading(model.logits(last), output.state)
+    return Reading(model, last, output.state)
 
 
 def pieces(longest: int) -> int:
@@ -124,7 +138,7 @@ def advance(
     """One token further. Rows that fill the model's context go on from the second half of it, read anew."""
     full = [] if model.context is None else torch.nonzero(state.lengths >= model.context)[:, 0].tolist()
     if not full:
-        return Reading(*model.step(tokens, state))
+        return _stepped(model, tokens, state)
     if source is not None:
         raise SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
     assert model.context is not None
@@ -133,10 +147,15 @@ def advance(
     if not rest:
         return anew
     keep = torch.tensor(rest, device=tokens.device)
-    reading = Reading(*model.step(tokens[keep], state.select(keep)))
+    reading = _stepped(model, tokens[keep], state.select(keep))
     back = torch.argsort(torch.tensor(rest + full, device=tokens.device))
     joined = reading.state.join(anew.state).select(back)
-    return Reading(torch.cat([reading.logits, anew.logits])[back], joined)
+    return Reading(model, torch.cat([reading.states, anew.states])[back], joined)
+
+
+def _stepped(model: LanguageModel, tokens: Tensor, state: State) -> Reading:
+    output = model(tokens[:, None], state)
+    return Reading(model, output.states[:, -1], output.state)
 
 
 def log_probabilities(logits: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 // choice of the best tokens.
 
 #include "linear.h"
+#include <utility>
 
 namespace {
 
@@ -111,7 +112,7 @@ void look(const float *q, const Source &source, float *y, float *weights, Size r
 
 // ------------------------------------------------------------------ the best tokens
 
-constexpr Size PIECE = 4096;  // of a vocabulary; it stays in the nearest cache while it is read twice
+constexpr Size PIECE = 1024;  // of a vocabulary; it stays in the nearest cache while it is read twice
 
 // The largest so far, largest first and of equal ones the first first.
 struct Best {
@@ -157,28 +158,26 @@ float read_piece(const float *x, Size length, Size first, const Best &best) {
     return total(sums);
 }
 
-}  // namespace
-
-extern "C" {
-
-int lanes() { return LANES; }
-
-// All of them give 0, or 1 when there is no memory.
-
-// For each row of logits (rows, vocabulary) its `count` best tokens with their values, and log Σ exp, which is no finite
-// number where there is no distribution.
-int best(const float *logits, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
+// For each row its `count` best tokens with their values, and log Σ exp, which is no finite number where there is no
+// distribution. Pieces of all rows' logits are `made` and read one after the other, by several threads: made(first, length,
+// room) gives where those of the first row begin, and how far apart rows are.
+template <typename Made>
+int ranked(Made made, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
     const Size pieces = (vocabulary + PIECE - 1) / PIECE;
-    const Room sums = room(rows * pieces), most = room(rows * pieces * count);
+    const Room sums = room(rows * pieces), most = room(rows * pieces * count), logits = room(threads * rows * PIECE);
     const std::unique_ptr<Size, Free> which((Size *)std::malloc(sizeof(Size) * rows * pieces * count));
-    if (!sums || !most || !which) return 1;
+    if (!sums || !most || !which || !logits) return 1;
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
-        for (Size n = 0; n < rows * pieces; n++) {
-            const Size first = n % pieces * PIECE, length = std::min(PIECE, vocabulary - first);
-            const Best own = {most.get() + n * count, which.get() + n * count, count};
-            sums.get()[n] = read_piece(logits + n / pieces * vocabulary + first, length, first, own);
+        for (Size piece = 0; piece < pieces; piece++) {
+            const Size first = piece * PIECE, length = std::min(PIECE, vocabulary - first);
+            const auto [x, apart] = made(first, length, logits.get() + omp_get_thread_num() * rows * PIECE);
+            for (Size row = 0; row < rows; row++) {
+                const Size n = row * pieces + piece;
+                const Best own = {most.get() + n * count, which.get() + n * count, count};
+                sums.get()[n] = read_piece(x + row * apart, length, first, own);
+            }
         }
 #pragma omp for schedule(static)
         for (Size row = 0; row < rows; row++) {
@@ -195,6 +194,35 @@ int best(const float *logits, float *values, Size *tokens, float *totals, Size r
         }
     }
     return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int lanes() { return LANES; }
+
+// All of them give 0, or 1 when there is no memory.
+
+// Of logits (rows, vocabulary).
+int best(const float *logits, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
+    const auto there = [=](Size first, Size, float *) { return std::pair(logits + first, vocabulary); };
+    return ranked(there, values, tokens, totals, rows, vocabulary, count, threads);
+}
+
+// Of the outputs of a map, without ever holding all of them: what `linear` and `best` would give, to the bit.
+int best_outputs(const Map *map, const float *x, float *values, Size *tokens, float *totals, Size rows, Size count, int threads) {
+    const Room turned = room(rows * map->inputs);
+    if (!turned) return 1;
+    turn(x, turned.get(), rows, map->inputs);
+    const auto made = [&](Size first, Size length, float *y) {
+        const Map part = {map->panels + first * map->inputs, map->bias + first, map->inputs, length};
+        const Size panels = rounded(length) / LANES;
+        for (Size panel = 0; panel < panels; panel += GROUP)
+            group(part, turned.get(), y, rows, panel, std::min<Size>(GROUP, panels - panel), {});
+        return std::pair((const float *)y, length);
+    };
+    return ranked(made, values, tokens, totals, rows, map->outputs, count, threads);
 }
 
 int linear(const Map *map, const float *x, float *y, Size rows, int activation, int threads) {

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, library, steady_product
+from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, library, steady_product
+from seqlab.models.language_model import TokenModel
 from seqlab.nn.attention import CrossAttention, SelfAttention
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import Cell, CellState
@@ -58,7 +59,20 @@ def packed(model: M) -> M:
     shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
     twin = copy.deepcopy(model, shared).eval()
     _pack(twin, linear)
+    if (output := _output_map(twin)) is not None:
+        twin.best = partial(best_outputs, output)  # type: ignore[assignment]
     return twin
+
+
+def _output_map(model: nn.Module) -> CompiledLinear | None:
+    """The map that is all there is between states and logits, if it is one."""
+    if not isinstance(model, TokenModel) or type(model).logits is not TokenModel.logits:
+        return None
+    output = model.output
+    if not isinstance(output, Softmax) or type(output).logits is not Softmax.logits or output.bias is not None:
+        return None
+    found = getattr(model.embedding, "output", None) if output.matrix is None else output.matrix
+    return found if isinstance(found, CompiledLinear) else None
 
 
 def _pack(parent: nn.Module, linear: Linear) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.models.language_model import Output, State, TokenModel, no_source, real_lengths
 from seqlab.nn.convolution import CausalConvolution, last_positions
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
@@ -23,7 +23,7 @@ LONGEST_PAST = 1 << 16
 """Positions that a stack may look back: all of them are kept for each row, as zeros where there is no text yet."""
 
 
-class ConvolutionalLanguageModel(LanguageModel):
+class ConvolutionalLanguageModel(TokenModel):
     """x = E[w], then in `depth` layers x ← x + a ∘ σ(g) with [a; g] = convolution(norm(x)); p = softmax(W norm(x) + b)
 
     Dauphin et al. 2017, https://arxiv.org/abs/1612.08083. With growth 1 the taps are contiguous and a stack looks
@@ -88,12 +88,6 @@ class ConvolutionalLanguageModel(LanguageModel):
             x = x + self.dropout(change)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
 
 class GatedConvolution(nn.Module):

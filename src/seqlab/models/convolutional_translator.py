@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.models.conv import GatedConvolution
-from seqlab.models.language_model import LanguageModel, Output, State, or_empty, owners, real_lengths
+from seqlab.models.language_model import Output, State, TokenModel, or_empty, owners, real_lengths
 from seqlab.nn.attention import CrossAttention, Source, room_for
 from seqlab.nn.convolution import last_positions
 from seqlab.nn.dropout import Dropout
@@ -23,7 +23,7 @@ from seqlab.nn.positions import sinusoids
 from seqlab.recipe import PartSettings
 
 
-class ConvolutionalTranslator(LanguageModel):
+class ConvolutionalTranslator(TokenModel):
     """y = E[source] + P and x = E[target] + P; then in each layer y ← y + a ∘ σ(g), [a; g] a convolution around each
     position, x ← x + a ∘ σ(g) with one over those before it, and x ← x + what x finds in y; p = softmax(E norm(x)).
 
@@ -114,12 +114,6 @@ class ConvolutionalTranslator(LanguageModel):
             after.rows[f"past.{layer}"] = last_positions(history, block.convolve.convolution.past, lengths)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _placed(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         places = torch.arange(x.shape[1], device=x.device) if places is None else places

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqlab.models.caches import caches, keep, new_state
-from seqlab.models.language_model import LanguageModel, Output, State, no_source
+from seqlab.models.language_model import Output, State, TokenModel, no_source
 from seqlab.nn.blocks import Tower, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
@@ -20,7 +20,7 @@ from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.recipe import PartSettings
 
 
-class GPT(LanguageModel):
+class GPT(TokenModel):
     """x = E[w] + P[position], through `depth` blocks and a norm; p = softmax(E x)
 
     Radford et al. 2019, Language models are unsupervised multitask learners (GPT-2).
@@ -64,12 +64,6 @@ class GPT(LanguageModel):
             keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))
         return Output(self.norm(x), after)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens) + self.position(positions))  # type: ignore[no-any-return]

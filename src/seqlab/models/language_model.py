@@ -66,6 +66,19 @@ class LanguageModel(nn.Module, ABC):
         return self.logits(output.states[:, -1]), output.state
 
 
+class TokenModel(LanguageModel):
+    """A model of embedded tokens, whose states an output layer turns into logits."""
+
+    embedding: Any
+    output: Any
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.output.logits(states, self.embedding)  # type: ignore[no-any-return]
+
+    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        return self.output.losses(states, targets, self.embedding, smoothing)  # type: ignore[no-any-return]
+
+
 @dataclass
 class State:
     """What a model knows after some tokens, row by row.

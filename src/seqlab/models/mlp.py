@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.models.language_model import Output, State, TokenModel, no_source, real_lengths
 from seqlab.nn.convolution import last_positions
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
@@ -23,7 +23,7 @@ NOTHING = -1
 """Instead of a token: the text does not reach back so far."""
 
 
-class MLP(LanguageModel):
+class MLP(TokenModel):
     """e = [E[w_{t−N+1}]; …; E[w_t]], h = f(W e + c), p(w_{t+1}) = softmax(V h + b)
 
     Bengio et al. 2003, A neural probabilistic language model. With one-hot inputs, e has N · V entries, N of them 1.
@@ -71,12 +71,6 @@ class MLP(LanguageModel):
         after.rows["read"] = last_positions(history, self.window - 1, lengths)
         after.lengths = after.lengths + lengths
         return Output(self.dropout(h), after)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, windows: Tensor) -> Tensor:
         """(B, T, N) → (B, T, N · D); nothing is a vector of zeros. One-hot inputs stay ids."""

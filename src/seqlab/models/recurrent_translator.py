@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.models.language_model import LanguageModel, Output, State, or_empty, owners, real_lengths
+from seqlab.models.language_model import Output, State, TokenModel, or_empty, owners, real_lengths
 from seqlab.nn.attention import room_for
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.dropout import Mask, dropout
@@ -25,7 +25,7 @@ from seqlab.nn.recurrent import Recurrent, Stack
 from seqlab.recipe import PartSettings
 
 
-class RecurrentTranslator(LanguageModel):
+class RecurrentTranslator(TokenModel):
     """The encoder reads h_i = cell(√H E[source_i], h_{i−1}) in layers; its last states are the decoder's first ones.
 
     The decoder's lowest layer reads the target and asks for a context c_t; the layers above it read [s_t; c_t], and
@@ -185,12 +185,6 @@ class RecurrentTranslator(LanguageModel):
         """Whether the lowest layer does."""
         assert self.attention is not None
         return self.attention.settings.asks == "before" or self.attention.settings.feeding
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _named(self, layers: list[CellState]) -> dict[str, Tensor]:
         cells = [*self.lowest.layers, *self.above.layers]

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
+from seqlab.models.language_model import Output, State, TokenModel, no_source, real_lengths
 from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
@@ -19,7 +19,7 @@ from seqlab.nn.recurrent import Stack
 from seqlab.recipe import PartSettings
 
 
-class RecurrentLanguageModel(LanguageModel):
+class RecurrentLanguageModel(TokenModel):
     """x_t = E[w_t], h_t = cell(x_t, h_{t−1}) in `depth` layers, p(w_{t+1}) = softmax(W h_t + b)"""
 
     class Settings(PartSettings, Stack):
@@ -60,12 +60,6 @@ class RecurrentLanguageModel(LanguageModel):
         x, after = self.recurrent(x, layers, mask)
         state = State(self._named(after), before.lengths + real_lengths(tokens, mask))
         return Output(self.dropout(x), state, undropped=x)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _named(self, layers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
         return {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.models.caches import caches, keep, new_state
-from seqlab.models.language_model import LanguageModel, Output, State, or_empty, owners
+from seqlab.models.language_model import Output, State, TokenModel, or_empty, owners
 from seqlab.nn.attention import Source, room_for
 from seqlab.nn.blocks import Tower
 from seqlab.nn.dropout import Dropout
@@ -23,7 +23,7 @@ from seqlab.nn.positions import sinusoids
 from seqlab.recipe import PartSettings
 
 
-class Transformer(LanguageModel):
+class Transformer(TokenModel):
     """y = √D E[source] + P through the encoder's blocks, x = √D E[target] + P through the decoder's, which are causal
     and also look at y; p = softmax(E x). P are sinusoids, so that any length can be read.
 
@@ -102,12 +102,6 @@ class Transformer(LanguageModel):
             keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))
         return Output(self.norm(x), after)
-
-    def logits(self, states: Tensor) -> Tensor:
-        return self.output.logits(states, self.embedding)
-
-    def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        return self.output.losses(states, targets, self.embedding, smoothing)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.width**0.5
