@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -38,12 +39,14 @@ from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 
 LONGEST_SAMPLE = 200
+ROUNDS = 5
+"""Times that the measurement of a budget times some steps."""
 PAUSES = 8
 """Evaluations and samples in a run, where the recipe does not say."""
 ANSWERS = 3
 """Held-out examples whose answers are the samples of a model that answers."""
 SHARE_OF_PAUSES = 0.15
-"""Of a budget: where a text is so long that they would take more, there are fewer of them."""
+"""Of a budget, at the most: where they would take more, there are fewer of them, and training has the rest."""
 
 
 @dataclass
@@ -91,10 +94,10 @@ class Prepared:
     def _measure(self, budget: float, ranks: Ranks) -> tuple[int, int]:
         """How many steps and how many evaluations fit into a budget.
 
-        Times steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so.
+        Times steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so. The budget is
+        that of the training: what the measurement takes, and what is compiled in it, is not counted.
         """
         recipe = _with_steps(self.recipe, 1_000_000)
-        begin = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
             trial = self.trainer(recipe, Path(folder), Silence(), ranks, copy.deepcopy(self.objective))
             trial.objective.train()
@@ -109,8 +112,8 @@ class Prepared:
                 return ranks.sum([mean], trial.device)[0] / ranks.world
 
             timed(2)  # warms up
-            step = timed(3)
-            step = timed(min(500, max(5, int(budget / 20 / step))))
+            rounds = min(100, max(2, int(budget / 20 / timed(3) / ROUNDS)))
+            step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # what else the machine does comes in bursts
             self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
             start = time.perf_counter()
             evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
@@ -119,9 +122,7 @@ class Prepared:
                 trial.sample()
             pause = time.perf_counter() - start
         pause = ranks.sum([pause], trial.device)[0] / ranks.world
-        pauses = max(1, min(PAUSES, int(SHARE_OF_PAUSES * budget / pause)))
-        left = budget - (time.perf_counter() - begin) - pauses * pause
-        steps = max(left, budget / 4) / step
+        steps, pauses = affordable(budget, step, pause)
         return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world)), pauses
 
     @torch.no_grad()
@@ -163,6 +164,12 @@ class Prepared:
         device = next(objective.parameters()).device
         answers = self.task.answers(objective, self.valid_split.batch(few, Key(0, 0)).to(device))
         return [f"{one['text']} → {one['answer']}" for one in answers]
+
+
+def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
+    """How many steps and pauses fit into a budget, all in seconds. There is at least one pause."""
+    pauses = max(1, min(PAUSES, int(SHARE_OF_PAUSES * budget / pause)))
+    return (budget - min(pauses * pause, SHARE_OF_PAUSES * budget)) / step, pauses
 
 
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:

@@ -347,7 +347,10 @@ def test_demo(seqlab, here):
         "lm-lstm",
         "lm-gpt",
         "plot: runs/demo/curves.png",
+        "mixture",
         "lm-gpt writes:\nThe list",
+        "mixture writes:\nThe list",
+        "The mixture averages the probabilities of the three (lm-ngram ",
         "try next:",
     ):
         assert part in said.out

@@ -117,7 +117,7 @@ def _columns(results: list[Result]) -> dict[str, list[object]]:
     columns |= {
         "parameters": [row.parameters for row in found],
         "training": ["–" if row.flops is None else _flop(row.flops) for row in found],
-        "tokens/s": [f"{row.tokens_per_second:,.0f}" for row in found],
+        "tokens/s": [f"{row.tokens_per_second:,.0f}" if row.tokens_per_second else "–" for row in found],
         "seconds": [f"{row.seconds:.1f}" for row in found],
     }
     return columns

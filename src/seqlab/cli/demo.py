@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from seqlab.comparison import Result
 
 RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 
@@ -14,20 +18,25 @@ RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 @click.option("--out", default="runs/demo", show_default=True, help="The folder for the runs and the plot.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(budget: str, out: str, as_json: bool) -> None:
-    """Train a 5-gram, an LSTM and a GPT under one equal budget on the running Python's own documentation."""
+    """Train a 5-gram, an LSTM and a GPT on the running Python's own documentation, the same time each; then mix them.
+
+    The table and the plot show which predicts held-out text best, and what the mixture of the three adds.
+    """
     from seqlab.cli.compare import check_budget, report
     from seqlab.cli.progress import Bar
-    from seqlab.comparison import compare
+    from seqlab.comparison import compare, mixed
     from seqlab.run import load
 
     check_budget(budget)
     folder = _free(Path(out))
     results = compare(RECIPES, budget=budget, out=folder, watch=lambda name: Bar(name, quiet=as_json))
-    report(results, folder, as_json)
+    mixture = mixed(results, folder / "mixture")
+    report([*results, mixture], folder, as_json)
     if as_json:
         return
+    _explain(results, mixture)
     prompt = "The list"
-    for result in results:
+    for result in (*results, mixture):
         (text,) = load(result.folder).generate(prompt, tokens=60, seed=1)
         click.echo(click.style(f"\n{result.name} writes:", bold=True))
         click.echo((prompt + text).strip())
@@ -37,6 +46,22 @@ def demo(budget: str, out: str, as_json: bool) -> None:
     click.echo(f"  seqlab score {last} --suggest        (type the beginning of a sentence, then Ctrl-D)")
     click.echo("  seqlab train lm/gpt data.train=YOUR.txt training.budget=3m --out runs/mine")
     click.echo("  seqlab compare lm/lstm lm/gpt --budget 2m --seeds 3")
+
+
+def _explain(parts: list[Result], mixture: Result) -> None:
+    """What the mixture is made of, and why it is ahead if it is."""
+    from seqlab.comparison import predicted
+    from seqlab.run import load
+
+    (entry,) = load(mixture.folder).log
+    weights = ", ".join(f"{part.name} {weight:.0%}" for part, weight in zip(parts, entry["weights"], strict=True))
+    click.echo(f"The mixture averages the probabilities of the three ({weights}; fitted on the held-out text).")
+    unit = predicted(parts)
+    if mixture.metrics[unit] < 0.99 * min(part.metrics[unit] for part in parts):
+        click.echo("It wins because its parts err in different places: the 5-gram knows the phrases that it has seen,")
+        click.echo("the nets know what may follow phrases that nobody has seen.")
+    else:
+        click.echo("The nets have learned too little in this time to add to the 5-gram: give them a longer --budget.")
 
 
 def _free(folder: Path) -> Path:
