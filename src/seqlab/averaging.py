@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from seqlab.build import build, load_weights
-from seqlab.errors import RunError
-from seqlab.launch import is_begun, write_run
+from seqlab.errors import RunError, warned
+from seqlab.launch import new_run, write_run
 from seqlab.run import Run, load, restored_task, run_recipe
 from seqlab.training.checkpoint import Checkpoints, Tensors
 
@@ -30,12 +30,16 @@ def average(
 
     >>> seqlab.average("runs/mine", out="runs/averaged", last=5).evaluate()
     """
-    folder, given = Path(out), Path(run)
-    if is_begun(folder):
-        raise RunError("there is a run here already", where=str(folder), hint="choose another --out")
+    folder = Path(out)
+    with new_run(folder):
+        _average(folder, Path(run), last, code, device)
+    return load(folder, code=code, device=device)
+
+
+def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] | None, device: str) -> None:
     recipe = run_recipe(given, code).changed({"training.device": device})
     task = restored_task(given, recipe)
-    found = [(int(one.facts["step"]), one.model) for one in islice(Checkpoints(given).whole(), last)]
+    found = [(int(one.facts["step"]), one.model) for one in islice(Checkpoints(given, warn=warned).whole(), last)]
     if len(found) < last:
         hint = f"train with training.keep={last}, or ask for fewer"
         raise RunError(f"has {len(found)} whole checkpoints, and not {last}", where=str(given), hint=hint)
@@ -46,7 +50,6 @@ def average(
     figures = averaged.evaluate(metrics=())
     valid = {name: value for name, value in figures.items() if name not in ("step", "signature")}
     write_run(averaged, {"averaged": sorted(step for step, _ in found), "valid": valid}, best=valid[task.metric])
-    return load(folder, code=code, device=device)
 
 
 def _mean(models: Sequence[Tensors]) -> Tensors:

@@ -10,7 +10,7 @@ from typing import cast
 import seqlab
 from seqlab.build import build
 from seqlab.errors import DataError, RunError
-from seqlab.launch import is_begun, write_run
+from seqlab.launch import new_run, write_run
 from seqlab.models.arpa import read_arpa, write_arpa
 from seqlab.models.ngram import NGram
 from seqlab.recipe import Recipe
@@ -37,9 +37,13 @@ def export_arpa(run: Run, path: str | os.PathLike[str]) -> None:
 
 def import_arpa(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Run:
     """Make a run of an ARPA file. Its tokens are the words of the file, its documents are lines."""
-    file, folder = Path(path), Path(out)
-    if is_begun(folder):
-        raise RunError("there is a run here already", where=str(folder), hint="choose another folder")
+    folder = Path(out)
+    with new_run(folder):
+        _import_arpa(Path(path), folder)
+    return load(folder)
+
+
+def _import_arpa(file: Path, folder: Path) -> None:
     model, words = read_arpa(file, unknown=True)
     word, times = Counter(words).most_common(1)[0]
     if times > 1:
@@ -57,7 +61,6 @@ def import_arpa(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Ru
     objective = build(recipe, task)
     cast(NGram, objective.body).load_state_dict(model.state_dict())
     write_run(Run(folder, recipe, task, objective, 1))
-    return load(folder)
 
 
 def spellings(tokenizer: Tokenizer) -> list[str]:

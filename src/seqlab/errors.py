@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -26,6 +28,18 @@ class DataError(SeqlabError):
 
 class RunError(SeqlabError):
     """A run folder that is not one, is damaged, or does not fit what is asked of it."""
+
+
+class RunWarning(UserWarning):
+    """A run that can be used, though not quite as one would expect. The command line prints it as one line."""
+
+
+def warned(message: str) -> None:
+    """Warn of something about a run, at the line outside of seqlab that asked for it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "seqlab":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RunWarning, stacklevel=level)
 
 
 class MemoryFull(RunError):

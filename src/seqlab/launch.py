@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,18 @@ from seqlab.data.readers import fingerprint
 from seqlab.errors import MemoryFull, RunError
 from seqlab.preparation import memory_for_steps, prepare
 from seqlab.recipe import Recipe, flatten
+from seqlab.recipe_tree import Tree, to_yaml
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.tasks.task import Task
 from seqlab.training.checkpoint import Checkpoints, Snapshot
+from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks, is_first
+from seqlab.training.lock import FILE as LOCK
+from seqlab.training.lock import Lock, Locked
 from seqlab.training.log import Log
-from seqlab.training.trainer import Silence, Watcher
+from seqlab.training.manifest import FILE as MANIFEST
+from seqlab.training.manifest import Manifest, name_of, replace_recipe, settle, write_whole
+from seqlab.training.trainer import Silence, Trainer, Watcher, is_over
 
 
 def train(
@@ -42,31 +48,49 @@ def train(
     >>> run = seqlab.train("lm/gpt", {"training.steps": 200}, out="runs/first")
     """
     watcher = watcher if watcher is not None and is_first() else Silence()
-    remembered = use_code(code) if code is not None else {}
+    if code is not None:
+        use_code(code)
     recipe = _recipe(recipe, overrides)
-    folder = Path(out) if out is not None else _free_folder(recipe, resume)
     device = choose_device(recipe.training.device)
     ranks = Ranks.join(device)
     try:
-        existing = _existing(folder, recipe, resume, ranks, code)
-        ranks.wait()  # before the first of them writes anything
-        if existing is not None:
-            recipe = _with_board(existing, recipe.training.tensorboard)
-            watcher.said(_standing(folder, recipe))
-            torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))
-        prepared = prepare(recipe, device, watcher, load_from=folder if existing is not None else None)
-        if existing is None:
-            recipe = filled(prepared.budgeted(ranks, watcher), ranks, remembered)
-        with memory_for_steps():
-            fitting = prepared.fitting(recipe, folder, watcher, ranks)
-        opened = _begun(folder, recipe, prepared.task) if existing is None and ranks.first else nullcontext()
-        with opened, memory_for_steps():
+        with _claimed(recipe, out, resume, ranks, watcher) as folder:
+            recipe = _fit(folder, recipe, resume, ranks, watcher, code)
             ranks.wait()
-            fitting.run()
-        ranks.wait()
     finally:
         ranks.leave()
     return load(folder, code=code, device=recipe.training.device, warn=watcher.said)
+
+
+def _fit(
+    folder: Path,
+    recipe: Recipe,
+    resume: bool,
+    ranks: Ranks,
+    watcher: Watcher,
+    code: str | os.PathLike[str] | None,
+) -> Recipe:
+    """Train into a folder that is locked; the recipe with all that was filled in."""
+    device = choose_device(recipe.training.device)
+    existing = _existing(folder, recipe, resume, ranks, code)
+    ranks.wait()  # before the first of them writes anything
+    if existing is None:
+        prepared = prepare(recipe, device, watcher)
+        recipe = filled(prepared.budgeted(ranks, watcher), ranks, {} if code is None else use_code(code))
+    else:
+        recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
+        watcher.said(_standing(folder, recipe))
+        torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))
+        prepared = prepare(recipe, device, watcher, load_from=folder)
+    with memory_for_steps():
+        fitting = prepared.fitting(recipe, folder, watcher, ranks)
+    if existing is not None:
+        _prolong(folder, fitting, existing.training.steps, recipe.training.steps, ranks)
+    opened = _begun(folder, recipe, prepared.task) if existing is None and ranks.first else nullcontext()
+    with opened, memory_for_steps():
+        ranks.wait()
+        fitting.run()
+    return recipe
 
 
 def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | Mapping[str, Any]) -> Recipe:
@@ -106,11 +130,15 @@ def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
     return recipe.model_copy(update={"training": training.model_copy(update=grid), "environment": environment})
 
 
+UNBEGUN = {LOCK, "tokenizer", "model.yaml", MANIFEST, f".draft-{MANIFEST}", ".draft-recipe.yaml", ".draft-recipe"}
+"""What may be in a folder whose run was never begun (the last is of earlier versions)."""
+
+
 def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     """The run folder, with the recipe last: a folder without it was never begun."""
-    fresh = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clear(folder, UNBEGUN)
         if task.tokenizer is not None:
             task.tokenizer.save(folder / "tokenizer")
         alone = {
@@ -120,40 +148,60 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
             "tokenizer": None if task.tokenizer is None else task.tokenizer.fingerprint,
         }
         (folder / "model.yaml").write_text(yaml.safe_dump(alone, sort_keys=False), encoding="utf-8")
-        draft = folder / ".draft-recipe"
-        draft.write_text(recipe.to_yaml(), encoding="utf-8")
-        draft.replace(folder / "recipe.yaml")
+        text = recipe.to_yaml().encode()
+        Manifest.of(folder, name_of(recipe.to_dict(), folder), **{"recipe.yaml": text}).write(folder)
+        write_whole(folder / "recipe.yaml", text)
     except OSError as error:
-        if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
+        clear(folder)
         what = f"cannot write here ({error.strerror})"
         raise RunError(what, where=str(folder), hint="choose another --out, or make room") from None
+
+
+def clear(folder: Path, names: Collection[str] | None = None) -> None:
+    """Remove what is in a folder, or some of it, but for the lock."""
+    for path in folder.iterdir():
+        if path.name == LOCK or (names is not None and path.name not in names):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
 def _begun(folder: Path, recipe: Recipe, task: Task) -> Iterator[None]:
     """A new run folder. Of a training that ran out of memory before it had saved anything, nothing is left."""
-    fresh = not folder.exists()
     create_run(folder, recipe, task)
     try:
         yield
     except MemoryFull:
         if not Checkpoints(folder).steps():
-            shutil.rmtree(folder, ignore_errors=True)
-            if not fresh:
-                folder.mkdir(exist_ok=True)
+            clear(folder)
         raise
 
 
+@contextmanager
+def new_run(folder: Path) -> Iterator[None]:
+    """Around whatever writes a run that is not trained: its folder is locked, and there must be no run in it."""
+    is_begun(folder)  # whatever cannot be a run folder is an error
+    with Lock(folder):
+        if is_begun(folder):
+            raise RunError("there is a run here already", where=str(folder), hint="choose another folder")
+        yield
+
+
 def write_run(run: Run, log: dict[str, Any] | None = None, best: float | None = None) -> None:
-    """A run that was not trained here: its only checkpoint is that of step 1. All of it is written, or nothing."""
+    """A run that was not trained here: its only checkpoint is that of step 1. All of it is written, or nothing.
+
+    Its folder must be locked (`new_run`).
+    """
     create_run(run.folder, run.recipe, run.task)
     try:
         if log is not None:
             Log(run.folder / "log.jsonl").write({"step": 1, **log})
         Checkpoints(run.folder).save(Snapshot.of_finished(run.objective.state_dict(), best=best))
     except RunError:
-        shutil.rmtree(run.folder, ignore_errors=True)  # unlike a training, this cannot be resumed
+        clear(run.folder)  # unlike a training, this cannot be resumed
         raise
 
 
@@ -190,8 +238,7 @@ def is_begun(folder: Path) -> bool:
         above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise RunError("cannot write here", where=str(above), hint="choose another --out")
-        ours = {"tokenizer", "model.yaml", ".draft-recipe"}
-        if folder.exists() and {path.name for path in folder.iterdir()} - ours:
+        if folder.exists() and {path.name for path in folder.iterdir()} - UNBEGUN:
             raise RunError("holds other files and is not a run", where=str(folder), hint="choose another --out")
     except OSError as error:
         what = f"cannot be used ({error.strerror})"
@@ -205,14 +252,42 @@ def _standing(folder: Path, recipe: Recipe) -> str:
     if snapshot is None:
         return f"{folder} has no whole checkpoint"
     step, steps = snapshot.facts["step"], recipe.training.steps
-    if snapshot.facts["finished"]:
+    if is_over(snapshot.facts, recipe.training):
         return f"{folder} is finished already (step {step}): nothing is left to train"
     return f"{folder} goes on from step {step} of {steps}"
 
 
+def _prolonged(recipe: Recipe, steps: int | None) -> Recipe:
+    """The recipe of a run with more steps, if more are asked for."""
+    return recipe.changed({"training.steps": steps}) if _is_more(steps, recipe.training.steps) else recipe
+
+
+def _is_more(steps: int | None, before: int | None) -> bool:
+    return steps is not None and before is not None and steps > before
+
+
+def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, steps: int | None, ranks: Ranks) -> None:
+    """Write a higher number of steps into the recipe of a run; an error where its steps so far depend on it."""
+    if before is not None and _is_more(steps, before) and isinstance(fitting, Trainer):
+        snapshot = Checkpoints(folder).newest()
+        fitting.check_prolonged(before, 0 if snapshot is None else int(snapshot.facts["step"]))
+    ranks.wait()  # all of them have looked
+    if not ranks.first:
+        return
+    try:
+        settle(folder)
+        if _is_more(steps, before):
+            written = Tree.load(folder / "recipe.yaml").data  # as it is: what it does not say must not be filled in
+            written["training"] |= {"steps": steps, "budget": None}
+            replace_recipe(folder, to_yaml(written))
+    except OSError as error:
+        what, hint = f"could not write recipe.yaml ({error.strerror})", "make room, then go on with --resume"
+        raise RunError(what, where=str(folder), hint=hint) from None
+
+
 def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     """Where the settings asked for differ from those of a run; what was left open may be anything."""
-    ignored = ("environment", "name", "about", "decoding.", "training.tensorboard")
+    ignored: tuple[str, ...] = ("environment", "name", "about", "decoding.", "training.tensorboard")
     open_ended = {
         "training.report_every",
         "training.evaluate_every",
@@ -221,6 +296,8 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     }
     if new.training.budget is not None and new.training.steps is None:
         open_ended.add("training.steps")
+    if _is_more(new.training.steps, old.training.steps):
+        ignored += ("training.steps", "training.budget")
     before, after = flatten(old.to_dict()), flatten(new.to_dict())
     keys = [key for key in sorted({*before, *after}) if not key.startswith(ignored)]
     found = [
@@ -228,6 +305,8 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
         for key in keys
         if before.get(key) != after.get(key) and not (key in open_ended and after.get(key) is None)
     ]
+    if _is_more(old.training.steps, new.training.steps):
+        found = [f"{one} (steps can be added, not taken away)" if "training.steps" in one else one for one in found]
     if old.environment.get("ranks", 1) != ranks.world:
         found.append(f"ranks were {old.environment.get('ranks', 1)}, now {ranks.world}")
     device = choose_device(new.training.device).type
@@ -244,10 +323,59 @@ def _data_fingerprint(recipe: Recipe) -> str:
     return f"{trained}-{fingerprint(recipe.data, 'valid')[:16]}"
 
 
-def _free_folder(recipe: Recipe, resume: bool) -> Path:
-    """runs/NAME, or runs/NAME-2, … if that is taken and not to be resumed."""
+# ------------------------------------------------------------------ whose folder is it?
+
+
+@contextmanager
+def _claimed(
+    recipe: Recipe, out: str | os.PathLike[str] | None, resume: bool, ranks: Ranks, watcher: Watcher
+) -> Iterator[Path]:
+    """The folder to train into, which the first rank has locked until the training ends.
+
+    Without `out`: runs/NAME, or runs/NAME-2, … if that is taken and not to be resumed.
+    """
+    lock, number, refused = None, 0, RunError("the first rank cannot write into the run folder")
+    if ranks.first:
+        try:
+            number, lock = _locked(recipe, out, resume, watcher)
+        except RunError as error:
+            refused = error
+    number = round(ranks.sum([float(number)], choose_device(recipe.training.device))[0])
+    if not number:
+        raise refused
+    with lock or nullcontext():
+        yield _folder(recipe, out, number)
+
+
+def _locked(recipe: Recipe, out: str | os.PathLike[str] | None, resume: bool, watcher: Watcher) -> tuple[int, Lock]:
+    """The number of a folder, counted from 1, and its lock."""
+    if out is not None or resume:
+        folder = _folder(recipe, out, 1)
+        is_begun(folder)  # whatever cannot be a run folder is an error
+        return 1, Lock(folder, watcher.said)
+    number = 0
+    while True:
+        number += 1
+        folder = _folder(recipe, None, number)
+        if not _is_free(folder):
+            continue
+        is_begun(folder)
+        try:
+            lock = Lock(folder, watcher.said)
+        except Locked:
+            continue
+        if _is_free(folder):
+            return number, lock
+        lock.release()  # another training began and ended meanwhile
+
+
+def _folder(recipe: Recipe, out: str | os.PathLike[str] | None, number: int) -> Path:
+    if out is not None:
+        return Path(out)
     name = re.sub(r"[^\w.-]+", "-", recipe.name or "run").strip("-")
-    folder, number = Path("runs") / name, 2
-    while not resume and folder.exists():
-        folder, number = Path("runs") / f"{name}-{number}", number + 1
-    return folder
+    return Path("runs") / (name if number == 1 else f"{name}-{number}")
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether there is nothing in a folder but a lock, which someone may hold."""
+    return not folder.exists() or (folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK})

@@ -14,7 +14,7 @@ from torch import Tensor
 from seqlab.build import build
 from seqlab.data.batches import Batch
 from seqlab.errors import RunError
-from seqlab.launch import filled, is_begun, write_run
+from seqlab.launch import filled, new_run, write_run
 from seqlab.models.language_model import State
 from seqlab.models.mixture import Mixture, fit_weights
 from seqlab.objectives.next_token import NextToken, scored
@@ -42,8 +42,19 @@ def mix(
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
     folder = Path(out)
-    if is_begun(folder):
-        raise RunError("there is a run here already", where=str(folder), hint="choose another --out")
+    with new_run(folder):
+        _mix(folder, runs, weights, data, code, device)
+    return load(folder, code=code, device=device)
+
+
+def _mix(
+    folder: Path,
+    runs: Sequence[str | os.PathLike[str]],
+    weights: Sequence[float] | None,
+    data: str | Sequence[str] | None,
+    code: str | os.PathLike[str] | None,
+    device: str,
+) -> None:
     parts = [load(run, code=code, device=device) for run in runs]
     _check(parts, weights)
     if data is None:
@@ -59,7 +70,6 @@ def mix(
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
     _write(mixed, fitted=weights is None)
-    return load(folder, code=code, device=device)
 
 
 def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:

@@ -31,7 +31,7 @@ from seqlab.decoding.logits import Filter, Temperature, TopK, TopP
 from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
-from seqlab.errors import RunError, SeqlabError
+from seqlab.errors import RunError, SeqlabError, warned
 from seqlab.metrics.judging import Judged
 from seqlab.metrics.lengths import by_length
 from seqlab.models.language_model import LanguageModel
@@ -41,9 +41,10 @@ from seqlab.recipe import DataSettings, Recipe
 from seqlab.recipe_tree import Tree
 from seqlab.tasks.task import Prompts, Task
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
-from seqlab.training.checkpoint import Checkpoints
+from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import read_log
+from seqlab.training.manifest import check_run
 
 Answer = dict[str, Any]
 
@@ -302,25 +303,43 @@ def _learnt(module: nn.Module) -> int:
 def load(
     folder: str | os.PathLike[str],
     *,
+    checkpoint: int | str = "best",
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda message: None,
+    warn: Callable[[str], None] = warned,
 ) -> Run:
-    """The run in a folder, with the weights of its best checkpoint."""
+    """The run in a folder, with the weights of its best checkpoint, of the last one, or of that of a step.
+
+    Where the best or the last one is damaged, another one is used, and a `RunWarning` says which.
+    """
     path = Path(folder)
     recipe = run_recipe(path, code)
     recipe = recipe.changed({"training.device": device})  # what it was trained on need not be here
     task = restored_task(path, recipe)
     objective = build(recipe, task)
-    snapshot = Checkpoints(path, warn=warn).best()
+    snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
     if snapshot is None:
         raise RunError("has no whole checkpoint", where=str(path), hint="go on training with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
     return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
 
 
+def _snapshot(checkpoints: Checkpoints, which: int | str) -> Snapshot | None:
+    if which == "best":
+        return checkpoints.best()
+    if which == "last":
+        return checkpoints.newest()
+    try:
+        return checkpoints.at(int(which))
+    except ValueError:
+        raise RunError(f"'{which}' is not a checkpoint", hint="give a step, 'last' or 'best'") from None
+
+
 def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Recipe:
-    """The recipe of a run folder; or an error if it is not one, or needs code that is not given."""
+    """The recipe of a run folder; or an error if it is not one, was edited, or needs code that is not given.
+
+    Every command that uses a run comes through here.
+    """
     try:
         if not folder.is_dir():
             raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
@@ -329,6 +348,7 @@ def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Reci
             raise RunError("not a run folder (it has no recipe.yaml)", where=str(folder), hint=hint)
     except OSError as error:
         raise RunError(f"cannot be read ({error.strerror})", where=str(folder)[:80], hint="check the path") from None
+    check_run(folder)
     _needs_code(folder, code)
     return Recipe.load(folder / "recipe.yaml")
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seqlab import registry, run
+from seqlab.training.manifest import accept
 from seqlab.training.trainer import Trainer
 
 RECIPE = """\
@@ -79,6 +80,9 @@ def bad(tmp_path_factory, runs) -> Path:
     ]:
         shutil.copytree(runs["gpt"], root / name)
         write(root / name / file, content)
+        accept(root / name)  # or all of them would be refused because of their manifests
+    shutil.copytree(runs["gpt"], root / "edited")
+    write(root / "edited" / "recipe.yaml", (runs["gpt"] / "recipe.yaml").read_text().replace("heads: 4", "heads: 2"))
     shutil.copytree(runs["gpt"], root / "no-checkpoint", ignore=shutil.ignore_patterns("checkpoints", "best"))
     return root
 
@@ -209,6 +213,12 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "empty recipe.yaml": (["generate", "{bad}/empty-recipe"], ["recipe.yaml", "mapping"]),
     "other tokenizer": (["generate", "{bad}/other-tokenizer"], ["tokenizer", "does not belong"]),
     "other width": (["generate", "{bad}/other-width"], ["checkpoint", "32", "64"]),
+    "edited recipe.yaml": (["generate", "{bad}/edited"], ["recipe.yaml (changed)", "seqlab accept"]),
+    "edited, resumed": ([*SMALL, "--out", "{bad}/edited", "--resume"], ["recipe.yaml (changed)", "seqlab accept"]),
+    "no such step": (["score", "{gpt}", "--checkpoint", "7"], ["no checkpoint of step 7", "steps 35, 40"]),
+    "neither step nor name": (["score", "{gpt}", "--checkpoint", "first"], ["'first' is not a step"]),
+    "accept no run": (["accept", "{bad}/nothing"], ["nothing: has no recipe.yaml"]),
+    "accept no folder": (["accept", "missing"], ["no run folder 'missing'"]),
     "no checkpoint": (["generate", "{bad}/no-checkpoint"], ["no whole checkpoint", "--resume"]),
     # what is asked of a run
     "prompt too long": (["generate", "{gpt}", "--prompt", "a" * 100], ["101 tokens", "32", "shorten"]),

@@ -75,6 +75,7 @@ def test_killed_before_there_is_a_run(command, server, tmp_path: Path) -> None:
     for path in sorted((tmp_path / "run" / "checkpoints").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (tmp_path / "run" / "checkpoints").rmdir()
-    (tmp_path / "run" / ".draft-recipe").write_text("task: {kind: lang")
+    for name in (".draft-recipe", ".draft-recipe.yaml", ".draft-MANIFEST.json", "tokenizer/other.model", ".lock"):
+        (tmp_path / "run" / name).write_text("task: {kind: lang")
     assert server.run(*command, "--resume")[0] == 0
     assert differences(whole, outcome(tmp_path / "run")) == []

@@ -212,7 +212,7 @@ def test_killed_in_the_last_moment(scenario, lost: str, tmp_path: Path, monkeypa
     """The last checkpoint has its name, but `best` is not updated, or old checkpoints are still there."""
     _, plan, _, whole = scenario
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "_prune", lambda self: None)
+        patch.setattr(Checkpoints, "_prune", lambda self, facts: None)
         if lost == "best":
             patch.setattr(Checkpoints, "_point_best", lambda self, facts: None)
         train(plan, out=tmp_path / "run")

@@ -6,6 +6,10 @@ import importlib
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -21,6 +25,7 @@ COMMANDS = {
     "study": "Repeat a classic study: several trainings, one table, one picture.",
     "mix": "Make one run that averages the predictions of several.",
     "average": "Make one run that averages the weights of a run's last checkpoints.",
+    "accept": "Accept files of a run folder that were edited by hand.",
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "inspect": "Look inside a run: gradients through time, the loss around its weights.",
     "tokenizer": "Train, use and compare tokenizers.",
@@ -78,7 +83,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = group(standalone_mode=False)
+        with _plain_warnings():
+            code = group(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BrokenPipeError:  # whoever read the output has seen enough; what is left must not be flushed at exit
@@ -89,6 +95,32 @@ def main() -> None:
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
         sys.exit(130)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """What there is to say about a run is one line, not a warning about code."""
+    from seqlab.errors import RunWarning
+
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def shown(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, RunWarning):
+                click.echo(str(message), err=True)
+            else:
+                show(message, category, filename, lineno, file, line)
+
+        warnings.simplefilter("always", RunWarning)
+        warnings.showwarning = shown
+        yield
 
 
 def _told(error: Exception) -> int:

@@ -47,7 +47,7 @@ def back_translate(
     from seqlab.cli.streams import echo_json, given_or_typed
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, code=code, device=device)
     choose = None if temperature is None else loaded.choose(seed, temperature)
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     with given_or_typed(files) as given, Bar("back-translate", quiet=as_json):

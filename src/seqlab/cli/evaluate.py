@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import checkpoint, device
 
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
@@ -20,6 +20,7 @@ from seqlab.cli.options import device
 @click.option("--by-length", is_flag=True, help="Judge what is written for short and for long sources also apart.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@checkpoint
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -31,6 +32,7 @@ def evaluate(
     by_length: bool,
     beam: int | None,
     batch_size: int | None,
+    checkpoint: int | str,
     device: str,
     code: str | None,
     as_json: bool,
@@ -42,7 +44,7 @@ def evaluate(
     from seqlab.metrics.judging import metrics_of
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")

@@ -7,7 +7,7 @@ from itertools import chain
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import checkpoint, device
 
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
@@ -20,6 +20,7 @@ from seqlab.cli.options import device
 @click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with B hypotheses instead.")
 @click.option("--samples", default=1, type=click.IntRange(1), help="How many texts.")
 @click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
+@checkpoint
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -33,6 +34,7 @@ def generate(
     beam: int | None,
     samples: int,
     seed: int,
+    checkpoint: int | str,
     device: str,
     code: str | None,
     as_json: bool,
@@ -45,7 +47,7 @@ def generate(
     for name, value in {"--temperature": temperature, "--top-p": top_p}.items():
         if value is not None and not math.isfinite(value):
             raise click.UsageError(f"{name} {value} is not a finite number")
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     if beam is not None:
         from seqlab.decoding.beam import Beam
 

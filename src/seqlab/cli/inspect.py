@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import checkpoint, device
 
 if TYPE_CHECKING:
     from seqlab.data.batches import Batch
@@ -45,16 +45,26 @@ rows = click.option(
 @click.option("--length", default=100, show_default=True, type=click.IntRange(2), help="Positions to look back.")
 @rows
 @out
+@checkpoint
 @device
 @code
 @as_json
-def gradients(run: str, length: int, rows: int, out: str | None, device: str, code: str | None, as_json: bool) -> None:
+def gradients(
+    run: str,
+    length: int,
+    rows: int,
+    out: str | None,
+    checkpoint: int | str,
+    device: str,
+    code: str | None,
+    as_json: bool,
+) -> None:
     """How far back gradients of RUN reach, what its recurrent matrices do to them, and what its gates do."""
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health
     from seqlab.models.language_model import LanguageModel
 
-    loaded = _loaded(run, code, device)
+    loaded = _loaded(run, checkpoint, code, device)
     language = isinstance(loaded.objective.body, LanguageModel)
     streams = language and not loaded.task.writes
     found = health(loaded.objective, _windows(loaded, rows, length) if streams else _batch(loaded, rows), length)
@@ -85,6 +95,7 @@ def gradients(run: str, length: int, rows: int, out: str | None, device: str, co
 @click.option("--clip", default=None, type=click.FloatRange(0, min_open=True), help="Clip here; as trained by default.")
 @rows
 @out
+@checkpoint
 @device
 @code
 @as_json
@@ -95,6 +106,7 @@ def surface(
     clip: float | None,
     rows: int,
     out: str | None,
+    checkpoint: int | str,
     device: str,
     code: str | None,
     as_json: bool,
@@ -104,7 +116,7 @@ def surface(
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.surface import surface as look
 
-    loaded = _loaded(run, code, device)
+    loaded = _loaded(run, checkpoint, code, device)
     training = loaded.recipe.training
     with Bar("surface", quiet=as_json):
         found = look(
@@ -129,18 +141,26 @@ def surface(
 @click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
 @click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
 @out
+@checkpoint
 @device
 @code
 @as_json
 def attention(
-    run: str, row: int, text: str | None, out: str | None, device: str, code: str | None, as_json: bool
+    run: str,
+    row: int,
+    text: str | None,
+    out: str | None,
+    checkpoint: int | str,
+    device: str,
+    code: str | None,
+    as_json: bool,
 ) -> None:
     """What RUN looks at while it writes: a matrix of target tokens by source tokens."""
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.alignment import looked_at
     from seqlab.inspection.translation import history
 
-    loaded = _writer(run, code, device)
+    loaded = _writer(run, checkpoint, code, device)
     task, model = loaded.task, loaded.model
     source = _source(loaded, row, text)
     ((best, *_),) = task.searched(loaded.decoder, source)
@@ -160,6 +180,7 @@ def attention(
 @click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
 @click.option("--width", type=click.IntRange(1), help="Hypotheses that are kept; as the recipe says by default.")
 @out
+@checkpoint
 @device
 @code
 @as_json
@@ -169,6 +190,7 @@ def beam(
     text: str | None,
     width: int | None,
     out: str | None,
+    checkpoint: int | str,
     device: str,
     code: str | None,
     as_json: bool,
@@ -178,7 +200,7 @@ def beam(
     from seqlab.decoding.beam import Node
     from seqlab.inspection.translation import Tree, branches, described
 
-    loaded = _writer(run, code, device)
+    loaded = _writer(run, checkpoint, code, device)
     hypotheses = width or loaded.recipe.decoding.beam or 1
     loaded = loaded.changed({"decoding.beam": hypotheses, "decoding.best": hypotheses})
     task: Any = loaded.task
@@ -195,12 +217,12 @@ def beam(
     _draw(out, loaded.folder / "beam.png", as_json, "search_tree", tree)
 
 
-def _writer(run: str, code: str | None, device: str) -> Any:
+def _writer(run: str, checkpoint: int | str, code: str | None, device: str) -> Any:
     """A run that answers with texts."""
     from seqlab.errors import RunError
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     if not loaded.task.writes:
         raise RunError("does not translate", where=str(loaded.folder), hint="give a run of translation/gnmt-v3, say")
     return loaded
@@ -221,12 +243,12 @@ def _source(run: Any, row: int, text: str | None) -> Any:
     return split.batch(np.array([row]), Key(0, 0)).to(run.device).part("source")
 
 
-def _loaded(run: str, code: str | None, device: str) -> Run:
+def _loaded(run: str, checkpoint: int | str, code: str | None, device: str) -> Run:
     from seqlab.errors import RunError
     from seqlab.inspection.gradients import cells_over_time
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
     if not list(loaded.objective.parameters()):
         raise RunError(f"{what}is not recurrent, nor has it weights", where=str(loaded.folder))

@@ -81,7 +81,7 @@ def import_(file: str, out: str) -> None:
 def _loaded(run: str) -> Run:
     from seqlab.run import load
 
-    return load(run, warn=lambda message: click.echo(message, err=True))
+    return load(run)
 
 
 def _tokens(run: Run, data: tuple[str, ...]) -> Any:

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import click
 
+
+def _step_or_name(context: click.Context, parameter: click.Parameter, value: str) -> int | str:
+    if value in ("last", "best"):
+        return value
+    if not value.isdecimal():
+        raise click.BadParameter(f"'{value}' is not a step, 'last' or 'best'")
+    return int(value)
+
+
 device = click.option(
     "--device",
     default="auto",
     show_default=True,
     metavar="DEVICE",
     help="Where to compute: auto, cpu, mps, cuda or cuda:1.",
+)
+
+checkpoint = click.option(
+    "--checkpoint",
+    default="best",
+    show_default=True,
+    callback=_step_or_name,
+    metavar="STEP|last|best",
+    help="Which weights: those of a step that was saved, the last ones, or the best on held-out data.",
 )

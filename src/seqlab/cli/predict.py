@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import checkpoint, device
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
@@ -23,6 +23,7 @@ from seqlab.cli.options import device
     is_flag=True,
     help="Show which token each token of the answer looked at most: read-written, from 0; --json has the tokens.",
 )
+@checkpoint
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
@@ -34,6 +35,7 @@ def predict(
     beam: int | None,
     n_best: int | None,
     alignments: bool,
+    checkpoint: int | str,
     device: str,
     code: str | None,
     as_json: bool,
@@ -43,7 +45,7 @@ def predict(
     from seqlab.errors import RunError
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     if beam or n_best or alignments:
         if not loaded.task.writes:
             hint = "leave --beam, --n-best and --alignments out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import checkpoint, device
 
 
 @click.command(epilog="Example: printf 'a cat sat\\nsat cat a\\n' | seqlab score runs/mine --rank")
@@ -19,17 +19,25 @@ from seqlab.cli.options import device
     metavar="[K]",
     help="The K (5) most likely next words after each line.",
 )
+@checkpoint
 @device
 @click.option("--code", metavar="FILE", help="The file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def score(
-    run: str, file: str | None, rank: bool, suggest: int | None, device: str, code: str | None, as_json: bool
+    run: str,
+    file: str | None,
+    rank: bool,
+    suggest: int | None,
+    checkpoint: int | str,
+    device: str,
+    code: str | None,
+    as_json: bool,
 ) -> None:
     """Log-probability (natural) and perplexity of each line of FILE, or of standard input."""
     from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
-    loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     lines = _lines(file)
     if suggest is not None:
         for line in lines:

@@ -45,10 +45,13 @@ class FedBackTags(Tags):
         self.begin = len(head.names)
         """What stands before the first tag."""
 
+    def pace(self, progress: float) -> float:
+        return self.settings.forcing.share(progress)
+
     def scores(self, states: Tensor, tags: Tensor) -> Tensor:
         before, forcing = self._before(tags), self.settings.forcing
         if self.training and forcing.own > 0:
-            chosen = torch.rand(before.shape, device=before.device) < forcing.share(self.progress)
+            chosen = torch.rand(before.shape, device=before.device) < self.pace(self.progress)
             chosen[:, 0] = False
             before = forced(before, chosen, forcing, lambda tags: self._score(states, tags))
         return self._score(states, before)

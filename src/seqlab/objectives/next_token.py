@@ -35,6 +35,9 @@ class NextToken(Objective):
         super().__init__()
         self.settings, self.body = settings, body
 
+    def pace(self, progress: float) -> float:
+        return self.settings.forcing.share(progress)
+
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
         own = self.training and self.settings.forcing.own > 0
         output = self.read(self._forced(batch, state) if own else batch, state)
@@ -52,7 +55,7 @@ class NextToken(Objective):
 
     def _forced(self, batch: Batch, state: State | None) -> Batch:
         tokens = batch["tokens"]
-        own = torch.rand(tokens.shape, device=tokens.device) < self.settings.forcing.share(self.progress)
+        own = torch.rand(tokens.shape, device=tokens.device) < self.pace(self.progress)
         own[:, 0] = False  # what it follows was read before
 
         def expect(inputs: Tensor) -> Tensor:

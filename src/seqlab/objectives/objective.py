@@ -34,7 +34,14 @@ class Objective(nn.Module, ABC):
     Settings: ClassVar[type[PartSettings]]
     body: nn.Module
     progress: float = 0.0
-    """The share of the training that is done: the trainer sets it before every step."""
+    """The share of the training that is done, set by the trainer before every step; `pace` says what it is used for."""
+
+    def pace(self, progress: float) -> float:
+        """What a step depends on that changes with the share of the training that is done; nothing by default.
+
+        A training can be prolonged if this is the same for all steps so far.
+        """
+        return 0.0
 
     @abstractmethod
     def forward(self, batch: Batch, state: State | None = None) -> Loss: ...

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seqlab.errors import RunError
 from seqlab.training.distributed import ALONE, Ranks
+from seqlab.training.manifest import as_json, run_name, sha256, write, write_whole
 
 Tensors = dict[str, Tensor]
 
@@ -41,11 +42,20 @@ class Snapshot:
         return cls(dict(model), {}, {}, {"step": 1, "best": value, "finished": True, "tokens": tokens})
 
 
+class Damaged(Exception):
+    """A checkpoint that is not as it was written."""
+
+
 class Checkpoints:
     """The checkpoints of a run folder."""
 
     def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
         self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
+
+    @cached_property
+    def run_name(self) -> str | None:
+        """What the manifests of checkpoints call the run; None in one that was made before runs had names."""
+        return run_name(self.run)
 
     def save(self, snapshot: Snapshot, ranks: Ranks = ALONE) -> None:
         """Write a checkpoint and point `best` at the best one; then remove what is neither new nor best."""
@@ -62,15 +72,15 @@ class Checkpoints:
             if ranks.first:
                 _write_tensors(draft / "model.safetensors", snapshot.model)
                 _write_tensors(draft / "optimizer.safetensors", snapshot.optimizer)
-                _write(draft / "state.json", _json(snapshot.facts))
-                sums = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
-                _write(draft / "MANIFEST.json", _json(sums))
-                _publish(draft, self.folder / draft.name.replace(".draft-", "step-"))
+                write(draft / "state.json", as_json(snapshot.facts))
+                sums = {path.name: sha256(path) for path in sorted(draft.iterdir())}
+                whole = sums if self.run_name is None else {"run": self.run_name, "files": sums}
+                write(draft / "MANIFEST.json", as_json(whole))
+                self._publish(draft, step)
                 self._point_best(snapshot.facts)
-                self._prune()
+                self._prune(snapshot.facts)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
-            (self.run / ".draft-best").unlink(missing_ok=True)
             last = self.steps()[-1:]
             left = f"the checkpoint of step {last[0]} is whole" if last else "there is none yet"
             raise RunError(
@@ -85,40 +95,76 @@ class Checkpoints:
         names = [path.name for path in self.folder.glob("step-*")] if self.folder.is_dir() else []
         return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
 
-    def whole(self, rank: int = 0) -> Iterator[Snapshot]:
+    def whole(self) -> Iterator[Snapshot]:
         """The newest first; damaged ones are named and passed over."""
         for step in reversed(self.steps()):
-            snapshot = self._read(step, rank)
-            if snapshot is not None:
-                yield snapshot
+            try:
+                yield self._read(step)
+            except FileNotFoundError:
+                continue
+            except Damaged as error:
+                self.warn(f"{error} and passed over")
 
     def newest(self, rank: int = 0) -> Snapshot | None:
-        return next(self.whole(rank), None)
+        """The newest whole one."""
+        found, faults = self._first_whole(self.steps()[::-1], rank)
+        return self._told(found, faults)
 
     def best(self) -> Snapshot | None:
-        """The checkpoint that `best` names, or the newest whole one."""
+        """The one that `best` names; where that is damaged or gone, the newest whole one."""
+        named = self._named_best()
+        steps = sorted(self.steps(), key=lambda step: (step == named, step), reverse=True)
+        found, faults = self._first_whole(steps)
+        if found is not None and found.facts["step"] != named:
+            if named != self._named_best():
+                return self.best()  # a training has just found a better one, and removed this one
+            if named not in steps:
+                what = "names no checkpoint" if named is None else f"names step {named}, which is not there"
+                faults = [f"{self.run / 'best'} {what}", *faults]
+        return self._told(found, faults)
+
+    def at(self, step: int) -> Snapshot:
+        """That of a step, or an error that says which there are."""
+        there = ", ".join(map(str, self.steps()))
         try:
-            step = int((self.run / "best").read_text(encoding="utf-8").strip().removeprefix("step-"))
-        except (OSError, ValueError):
-            return self.newest()
-        snapshot = self._read(step, 0) if step in self.steps() else None
-        return snapshot or self.newest()
+            return self._read(step)
+        except FileNotFoundError:
+            hint = f"there are checkpoints of steps {there}" if there else "go on training with --resume"
+            raise RunError(f"has no checkpoint of step {step}", where=str(self.run), hint=hint) from None
+        except Damaged as error:
+            raise RunError(str(error), hint=f"there are checkpoints of steps {there}") from None
 
     def tidy(self, facts: dict[str, Any]) -> None:
         """Before a resumed run goes on: drop damaged checkpoints, and end a `save` that was killed on the way."""
-        for later in [step for step in self.steps() if step > facts["step"]]:
-            shutil.rmtree(self.folder / f"step-{later:08d}")
         self._clear_drafts()
+        for later in [step for step in self.steps() if step > facts["step"]]:
+            self._remove(later)
         self._point_best(facts)
-        self._prune()
+        self._prune(facts)
 
-    def _read(self, step: int, rank: int) -> Snapshot | None:
+    def _first_whole(self, steps: Sequence[int], rank: int = 0) -> tuple[Snapshot | None, list[str]]:
+        """The first of these that is whole, and what is wrong with those before it."""
+        faults: list[str] = []
+        for step in steps:
+            try:
+                return self._read(step, rank), faults
+            except FileNotFoundError:
+                continue
+            except Damaged as error:
+                faults.append(str(error))
+        return None, faults
+
+    def _told(self, found: Snapshot | None, faults: list[str]) -> Snapshot | None:
+        for fault in faults:
+            self.warn(fault if found is None else f"{fault}; step {found.facts['step']} is used instead")
+        return found
+
+    def _read(self, step: int, rank: int = 0) -> Snapshot:
         folder = self.folder / f"step-{step:08d}"
         try:
-            manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
-            needed = {"model.safetensors", "optimizer.safetensors", "state.json", _state_name(rank)}
-            for name in sorted({*needed, *manifest}):
-                if _sha256(folder / name) != manifest.get(name):
+            sums = self._sums(folder)
+            for name in sorted({"model.safetensors", "optimizer.safetensors", "state.json", _state_name(rank), *sums}):
+                if sha256(folder / name) != sums.get(name):
                     raise ValueError(f"{name} differs from the manifest")
             return Snapshot(
                 load_file(folder / "model.safetensors"),
@@ -127,23 +173,62 @@ class Checkpoints:
                 json.loads((folder / "state.json").read_text(encoding="utf-8")),
             )
         except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
+            if not folder.exists():
+                raise FileNotFoundError(str(folder)) from None
             reason = f"{error.strerror}: {Path(error.filename or '').name}" if isinstance(error, OSError) else error
-            self.warn(f"checkpoint {folder} is damaged ({reason}) and passed over")
+            raise Damaged(f"checkpoint {folder} is damaged ({reason})") from None
+
+    def _sums(self, folder: Path) -> dict[str, str]:
+        """The sum of each file of a checkpoint, which must be one of this run."""
+        manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
+        if manifest.keys() == {"run", "files"}:
+            own, sums = manifest["run"], manifest["files"]
+        elif "model.safetensors" in manifest:  # made before runs had names
+            own, sums = None, manifest
+        else:
+            raise ValueError("MANIFEST.json lists no files")
+        if own != self.run_name:
+            what, hint = "is a checkpoint of another run", "remove it, or put back those of this run"
+            if self.run_name is None:
+                what, hint = f"{what}, or the run has lost its MANIFEST.json", f"see `seqlab accept {self.run}`"
+            raise RunError(what, where=str(folder), hint=hint)
+        return dict(sums)
+
+    def _publish(self, draft: Path, step: int) -> None:
+        """Give a finished folder its name, and make the name last."""
+        if step in self.steps():
+            self._remove(step)
+        draft.rename(self.folder / f"step-{step:08d}")
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _named_best(self) -> int | None:
+        try:
+            return int((self.run / "best").read_text(encoding="utf-8").strip().removeprefix("step-"))
+        except (OSError, ValueError):
             return None
 
     def _point_best(self, facts: dict[str, Any]) -> None:
         name = f"step-{(facts.get('best') or facts)['step']:08d}\n"
-        best, draft = self.run / "best", self.run / ".draft-best"
+        best = self.run / "best"
         if not best.exists() or best.read_text(encoding="utf-8") != name:
-            _write(draft, name.encode())
-            draft.replace(best)
+            write_whole(best, name.encode())
 
-    def _prune(self) -> None:
-        steps = self.steps()
-        best = (self.run / "best").read_text(encoding="utf-8").strip()
-        for step in steps[: -self.keep]:
-            if f"step-{step:08d}" != best:
-                shutil.rmtree(self.folder / f"step-{step:08d}")
+    def _prune(self, facts: dict[str, Any]) -> None:
+        """Keep the newest and the best; of a run that has ended also what is best if it goes on after all."""
+        wanted = {self._named_best(), ((facts.get("before_end") or {}).get("best") or {}).get("step")}
+        for step in self.steps()[: -self.keep]:
+            if step not in wanted:
+                self._remove(step)
+
+    def _remove(self, step: int) -> None:
+        """Under another name first: whoever reads it finds all of it or nothing."""
+        aside = self.folder / f".draft-removed-{step:08d}"
+        (self.folder / f"step-{step:08d}").rename(aside)
+        shutil.rmtree(aside)
 
     def _clear_drafts(self) -> None:
         for draft in self.folder.glob(".draft-*"):
@@ -185,17 +270,6 @@ def _whole(tensors: Tensors) -> Tensors:
     return whole
 
 
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _write_tensors(path: Path, tensors: Tensors) -> None:
     """Straight from where the tensors are: as bytes in memory they would take their room twice more."""
     path.touch()
@@ -208,20 +282,3 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
     path.chmod(mode)
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def _publish(draft: Path, final: Path) -> None:
-    """Give a finished folder its name, and make the name last."""
-    if final.exists():
-        shutil.rmtree(final)
-    draft.rename(final)
-    handle = os.open(final.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from seqlab.errors import RunError
+from seqlab.training.manifest import write_whole
 
 
 class Log:
@@ -32,6 +34,13 @@ class Log:
         """Forget what was written after a checkpoint: a resumed run writes it again."""
         if self.size > size:
             os.truncate(self.path, size)
+
+    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """Remove the entries that are not wanted."""
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+        kept = [line for line in lines if wanted(json.loads(line))]
+        if kept != lines:
+            write_whole(self.path, b"".join(kept))
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

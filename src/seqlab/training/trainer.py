@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +82,8 @@ class Progress:
     sums: dict[str, float] = field(default_factory=lambda: {"loss": 0.0, "count": 0.0, "norm": 0.0, "steps": 0.0})
     """Since the last report."""
     finished: bool = False
+    before_end: dict[str, Any] | None = None
+    """What the last step of a training changed only because it was the last: `Trainer.go_on` puts it back."""
 
 
 class Trainer:
@@ -230,8 +232,12 @@ class Trainer:
         last = step >= self.steps
 
         def due(every: int | None) -> bool:
-            return last or step % (every or self.steps) == 0
+            return last or self._on_grid(every)
 
+        if last:
+            sums = {} if self._on_grid(self.settings.report_every) else {"sums": dict(own.sums)}
+            best = {} if self._on_grid(self.settings.evaluate_every) else {"best": own.best, "stale": own.stale}
+            own.before_end = {**sums, **best} or None
         if due(self.settings.report_every):
             self._report()
         better = False
@@ -243,6 +249,9 @@ class Trainer:
         own.finished = last or (patience is not None and own.stale >= patience)
         if due(self.settings.checkpoint_every) or better or own.finished or self.stopping:
             self.save()
+
+    def _on_grid(self, every: int | None) -> bool:
+        return self.progress.step % (every or self.steps) == 0
 
     def _report(self) -> None:
         own, sums = self.progress, self.progress.sums
@@ -324,6 +333,8 @@ class Trainer:
             "log": self.log.size,
             "samples": self.samples.size,
         }
+        if own.before_end is None:
+            del facts["before_end"]
         optimizer = optimizer_tensors(self.optimizer)
         if self.average is not None:  # `model` is the average then, for that is what people use
             optimizer |= {f"weights.{name}": weight for name, weight in self.average.others.items()}
@@ -341,6 +352,9 @@ class Trainer:
             raise RunError(
                 "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to begin again"
             )
+        if snapshot is not None and "cursor" not in snapshot.facts:
+            hint = "train another run with another --out"
+            raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
@@ -351,7 +365,10 @@ class Trainer:
         self.progress = Progress(
             **{name: facts[name] for name in ("step", "tokens", "best", "stale", "sums", "finished")},
             cursor=Cursor(*facts["cursor"]),
+            before_end=facts.get("before_end"),
         )
+        if facts["finished"] and not is_over(facts, self.settings):
+            self._go_on()
         self.objective.load_state_dict(snapshot.model)
         last = {name: snapshot.optimizer.pop(name) for name in list(snapshot.optimizer) if name.startswith("weights.")}
         if self.average is not None:
@@ -373,8 +390,46 @@ class Trainer:
             self.carried[number] = State.from_tensors(own) if own else None
         self.ranks.wait()
         if self.ranks.first:
-            self.checkpoints.tidy(snapshot.facts)
+            self.checkpoints.tidy({**facts, **self.progress.__dict__})
         self.ranks.wait()
+
+    def _go_on(self) -> None:
+        """A training that had ended is given more steps: take back what it did only because it ended.
+
+        Reports, evaluations and samples that are not on their grids would not be there if it had never ended.
+        """
+        own = self.progress
+        for name, value in (own.before_end or {}).items():
+            setattr(own, name, value)
+        own.finished, own.before_end = False, None
+        if self.ranks.first:
+            report, evaluation = (
+                self._on_grid(every) for every in (self.settings.report_every, self.settings.evaluate_every)
+            )
+            sample = self._on_grid(self.settings.sample_every)
+            self.log.keep(lambda entry: entry["step"] < own.step or (evaluation if "valid" in entry else report))
+            self.samples.keep(lambda entry: entry["step"] < own.step or sample)
+
+    def check_prolonged(self, steps: int, done: int) -> None:
+        """An error unless the `done` steps of a training that was to have `steps` are also the first ones of this one.
+
+        They are where they had the same learning rate, and the same of whatever else depends on the total.
+        """
+        settings = self.settings.schedule
+        before = registry.find("schedule", settings.kind)(settings, steps)
+        what = f"training.steps cannot be raised from {steps} to {self.steps}"
+        hint = "train anew with another --out"
+        if any(before(step) != self.schedule(step) for step in range(1, done + 1)):
+            raise RunError(
+                f"{what}: the learning rate of the steps so far depends on it (schedule '{settings.kind}')",
+                hint=f"{hint}; runs with training.schedule.kind=constant and a warmup in steps can be prolonged",
+            )
+        pace = self.objective.pace
+        if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
+            raise RunError(
+                f"{what}: the objective of the steps so far depends on it (objective.forcing)",
+                hint=f"{hint}; runs with objective.forcing.shape=constant can be prolonged",
+            )
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -394,6 +449,15 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, cast(Any, handler))
+
+
+def is_over(facts: Mapping[str, Any], settings: TrainingSettings) -> bool:
+    """Whether a run that has ended is at its end: it is not if its recipe has more steps now."""
+    if "cursor" not in facts:
+        return bool(facts["finished"])  # made in one step: counted, mixed, averaged
+    stale = (facts.get("before_end") or {}).get("stale", facts["stale"])
+    early = settings.patience is not None and stale >= settings.patience
+    return bool(facts["finished"]) and (early or facts["step"] >= (settings.steps or 0))
 
 
 def _precision(name: str, device: torch.device) -> Any:

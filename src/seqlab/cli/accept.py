@@ -1,0 +1,34 @@
+"""`seqlab accept`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: seqlab accept runs/mine")
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def accept(run: str, as_json: bool) -> None:
+    """Accept the files of RUN as they are: recipe.yaml, model.yaml and tokenizer/.
+
+    A run whose files were edited, removed or added since it was trained is refused by all commands, because it may
+    compute something else. This prints what differs, and writes the manifest anew.
+    """
+    from seqlab.cli.streams import echo_json
+    from seqlab.errors import RunError
+    from seqlab.training.lock import Lock
+    from seqlab.training.manifest import accept as accepted
+
+    folder = Path(run)
+    if not folder.is_dir():
+        raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+    with Lock(folder):
+        found = accepted(folder)
+    if as_json:
+        echo_json({"run": run, "accepted": found})
+        return
+    for name, what in found.items():
+        click.echo(f"{name}: {what}")
+    click.echo(f"accepted: {run}" if found else f"nothing has changed: {run}")
