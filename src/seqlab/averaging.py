@@ -44,7 +44,7 @@ def average(
     about = f"the mean of {last} checkpoints of {recipe.name or given.name}"
     averaged = Run(folder, recipe.changed({"about": about}), task, objective, 1)
     figures = averaged.evaluate(metrics=())
-    valid = {name: value for name, value in figures.items() if name not in ("step", "signature")}
+    valid = {name: value for name, value in figures.items() if name not in ("step", "notes", "signature")}
     write_run(averaged, {"averaged": sorted(step for step, _ in found), "valid": valid}, best=valid[task.metric])
     return load(folder, code=code, device=device)
 

@@ -32,6 +32,10 @@ class MemoryFull(RunError):
     """More memory was asked for than there is."""
 
 
+class Caution(UserWarning):
+    """Something that a person who reads a figure should know. The command line prints it as one line and goes on."""
+
+
 COMPLAINTS = ("out of memory", "allocate memory", "not enough memory", "calculation overflowed", "Overflow when unpack")
 """What torch says, in errors of no type of their own, when a tensor is too large for a device or for any."""
 

@@ -56,7 +56,7 @@ def test_every_line_is_answered_in_its_order(reverser):
     assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
     assert len(answers) == 5
     assert "more than 2,048" in answers[3]["error"]
-    assert "example 4: 20,001 tokens" in found.stderr
+    assert "standard input, line 4: 20,001 tokens" in found.stderr
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "character", "byte", "bpe", "classic-bpe", "unigram", "wordpiece"])
@@ -229,7 +229,7 @@ def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):
     settings = recipe(tmp_path, rows, {"tone": "label", "source": "text"})
     run = seqlab.train(settings, out=tmp_path / "run")
     found = run_command("predict", run.folder, "--json", text="loud\tone two\nsoft\t\n")
-    assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["<loud> one two", "<soft>"]
+    assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["loud\tone two", "soft\t"]
     shown = json.loads(run_command("inspect", "attention", run.folder, "--text", "soft\tone two", "--json").stdout)
     assert shown["source"] == ["<soft>", "one", "two", "<end>"]
     assert "2 parts here" in run_command("inspect", "beam", run.folder, "--text", "one").exception.what

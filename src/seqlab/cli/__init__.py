@@ -6,6 +6,10 @@ import importlib
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -78,7 +82,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = group(standalone_mode=False)
+        with cautions():
+            code = group(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BrokenPipeError:  # whoever read the output has seen enough; what is left must not be flushed at exit
@@ -89,6 +94,26 @@ def main() -> None:
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
         sys.exit(130)
+
+
+@contextmanager
+def cautions() -> Iterator[None]:
+    """Every Caution of the library is one line on stderr, the same one once."""
+    from seqlab.errors import Caution
+
+    with warnings.catch_warnings():
+        usual, said = warnings.showwarning, set[str]()
+
+        def show(message: Warning | str, category: type[Warning], *about: Any) -> None:
+            if not issubclass(category, Caution):
+                usual(message, category, *about)
+            elif str(message) not in said:
+                said.add(str(message))
+                click.echo(f"note: {message}", err=True)
+
+        warnings.simplefilter("always", Caution)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _told(error: Exception) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab import registry
-from seqlab.errors import DataError, RecipeError, nearest
+from seqlab.errors import Caution, DataError, RecipeError, nearest
 from seqlab.metrics.metric import Better, Metric, Numbers
 from seqlab.metrics.resampling import SEED, interval, p_value, resampled_sums
 from seqlab.recipe import PartSettings
@@ -80,6 +81,10 @@ class Judged:
             self.tables[name] = np.stack(
                 [metric.statistics(text, those) for text, those in zip(hypotheses, references, strict=True)]
             )
+        named = ((name, metric.caution(hypotheses)) for name, metric in self.metrics.items())
+        self.cautions = [f"{name}: {caution}" for name, caution in named if caution]
+        for caution in self.cautions:
+            warnings.warn(caution, Caution, stacklevel=2)
         numbers = {len(those) for those in references}
         each = numbers.pop() if len(numbers) == 1 else None
         self.signatures = {name: metric.signature(each) for name, metric in self.metrics.items()}

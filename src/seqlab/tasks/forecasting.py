@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split
+from seqlab.data.records import Record
 from seqlab.data.series import Layout, Numbers
 from seqlab.data.series_splits import Part, read_parts
 from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
@@ -189,7 +190,7 @@ class Forecasting(Task):
         ends = np.array([(number, len(one)) for number, one in enumerate(series)])
         return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, training=False)
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
         names = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
         mask = batch.get("mask")
