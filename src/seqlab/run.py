@@ -344,8 +344,9 @@ def _too_long(count: int, sources: int, settings: PartSettings) -> str:
 
 
 def _place(record: Record) -> dict[str, Any]:
-    """Where a record stands, if it stands in a file."""
-    return {"file": record.file, record.counted: record.line} if record.file else {}
+    """Where a record stands, if it stands in a file, and is not all of it."""
+    line = {record.counted: record.line} if record.line else {}
+    return {"file": record.file, **line} if record.file else {}
 
 
 TOKENS_A_ROW = 64
