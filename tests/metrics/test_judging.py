@@ -158,7 +158,5 @@ def test_tokenized_text_is_said_as_sacrebleu_does(caplog):
             judge(["bleu", "chrf"], texts, [[text] for text in texts])
         ours = [str(one.message) for one in caught if one.category is Caution]
         assert bool(ours) == theirs == (lines == 100)
-    assert ours == [
-        "bleu: 100 of 105 lines end in a tokenized period (' .'): BLEU is meant for detokenized text, and may be too high "
-        "or too low here"
-    ]
+    (caution,) = ours
+    assert caution.startswith("bleu: 100 of 105 lines end in a tokenized period (' .'): BLEU is meant for detokenized")

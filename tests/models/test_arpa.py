@@ -181,6 +181,6 @@ def test_a_backoff_that_makes_a_probability_above_1(tmp_path):
     model, words = read_arpa(path)
     assert float(model.logits(model(torch.tensor([[words.index("a")]])).states).max()) <= 0
     path.write_text(BACKED_OFF.format(backoff=0.9))
-    with pytest.raises(DataError, match="makes the probability of 'a' after 'a' 3.16, above 1") as told:
+    with pytest.raises(DataError, match=r"makes the probability of 'a' after 'a' 3\.16, above 1") as told:
         read_arpa(path)
     assert told.value.where == f"{path}, line 8"
