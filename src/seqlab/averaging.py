@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from seqlab.build import build, load_weights
-from seqlab.errors import RunError, warned
+from seqlab.errors import RunError, caution
 from seqlab.launch import new_run, write_run
 from seqlab.run import Run, load, restored_task, run_recipe
 from seqlab.training.checkpoint import Checkpoints, Tensors
@@ -39,7 +39,7 @@ def average(
 def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] | None, device: str) -> None:
     recipe = run_recipe(given, code).changed({"training.device": device})
     task = restored_task(given, recipe)
-    found = [(int(one.facts["step"]), one.model) for one in islice(Checkpoints(given, warn=warned).whole(), last)]
+    found = [(int(one.facts["step"]), one.model) for one in islice(Checkpoints(given, warn=caution).whole(), last)]
     if len(found) < last:
         hint = f"train with training.keep={last}, or ask for fewer"
         raise RunError(f"has {len(found)} whole checkpoints, and not {last}", where=str(given), hint=hint)
@@ -48,7 +48,7 @@ def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] 
     about = f"the mean of {last} checkpoints of {recipe.name or given.name}"
     averaged = Run(folder, recipe.changed({"about": about}), task, objective, 1)
     figures = averaged.evaluate(metrics=())
-    valid = {name: value for name, value in figures.items() if name not in ("step", "signature")}
+    valid = {name: value for name, value in figures.items() if name not in ("step", "notes", "signature")}
     write_run(averaged, {"averaged": sorted(step for step, _ in found), "valid": valid}, best=valid[task.metric])
 
 

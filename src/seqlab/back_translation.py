@@ -10,12 +10,12 @@ from pathlib import Path
 
 from seqlab.data.files import draft_of, format_of
 from seqlab.data.progress import bytes_of, work
-from seqlab.data.readers import size, sources
+from seqlab.data.readers import described, size, sources
 from seqlab.decoding.choose import Choose
 from seqlab.errors import DataError, RunError
 from seqlab.recipe import DataSettings
-from seqlab.run import Run
-from seqlab.tasks.translation import TARGET, typed_lines
+from seqlab.run import Answer, Run
+from seqlab.tasks.translation import TARGET
 
 Column = str | int
 
@@ -61,15 +61,16 @@ def back_translate(
     with draft_of(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         file.write(table.head)
         answers = run.answers(task.asked(data), batch_size, task)
-        for target, answer in zip(_shown(data, role), answers, strict=True):
-            source = answer["answer"]
+        for answer in _shown(answers, size(data, "valid")):
+            source, target = answer["answer"], answer["text"]
             if target.strip() and source.strip():
                 file.write(table.row(source, target))
                 written += 1
             else:
                 skipped += 1
         if not written:
-            raise DataError("no line was answered", hint="give a text, one sentence a line")
+            hint = "give a text, one sentence a line"
+            raise DataError("no line was answered", where=described(data, "valid"), hint=hint)
     return Made(written, skipped, columns)
 
 
@@ -86,18 +87,20 @@ def _plain(run: Run, texts: str | Sequence[str]) -> DataSettings:
     valid = texts if isinstance(texts, str) else list(texts)
     data = run.recipe.data.model_copy(update={"valid": valid, "format": "txt", "documents": "line"})
     for path in sources(data, "valid"):
+        if isinstance(path, str):
+            raise DataError(f"'{path}' is no file", hint="give a text, one sentence a line")
         if isinstance(path, Path) and format_of(path) != "txt":
             raise DataError("is no plain text", where=str(path), hint="give a text, one sentence a line")
     return data
 
 
-def _shown(data: DataSettings, role: str) -> Iterator[str]:
+def _shown(answers: Iterator[Answer], size: int | None) -> Iterator[Answer]:
     """Line by line, with the progress of the work."""
-    with work("translating back", size(data, "valid")) as advance:
+    with work("translating back", size) as advance:
         done = 0
-        for record in typed_lines(data, [role]):
-            yield record.fields[role]
-            done += bytes_of(record.fields[role]) + 1
+        for answer in answers:
+            yield answer
+            done += bytes_of(answer["text"]) + 1
             advance(done)
 
 

@@ -30,20 +30,21 @@ class RunError(SeqlabError):
     """A run folder that is not one, is damaged, or does not fit what is asked of it."""
 
 
-class RunWarning(UserWarning):
-    """A run that can be used, though not quite as one would expect. The command line prints it as one line."""
+class MemoryFull(RunError):
+    """More memory was asked for than there is."""
 
 
-def warned(message: str) -> None:
-    """Warn of something about a run, at the line outside of seqlab that asked for it."""
+class Caution(UserWarning):
+    """Something that a person should know before they rely on a run or a figure. The command line prints it as one line
+    and goes on."""
+
+
+def caution(message: str) -> None:
+    """Warn with a Caution, at the line outside of seqlab that asked for what it is about."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "seqlab":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, RunWarning, stacklevel=level)
-
-
-class MemoryFull(RunError):
-    """More memory was asked for than there is."""
+    warnings.warn(message, Caution, stacklevel=level)
 
 
 COMPLAINTS = ("out of memory", "allocate memory", "not enough memory", "calculation overflowed", "Overflow when unpack")

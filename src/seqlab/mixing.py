@@ -146,5 +146,5 @@ def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
 def _write(mixed: Run, fitted: bool) -> None:
     metrics = mixed.evaluate(metrics=())
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
-    figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
+    figures = {name: value for name, value in metrics.items() if name not in ("step", "notes", "signature")}
     write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -18,8 +19,9 @@ from torch import nn
 
 from seqlab import registry
 from seqlab.build import build
-from seqlab.data.batches import Split
+from seqlab.data.batches import Examples, Split
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 from seqlab.data.vectors import word_vectors
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
@@ -140,7 +142,8 @@ class Prepared:
         if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
         if self.task.writes:
-            return lambda: self._answers(objective)
+            few = list(islice(cast(Examples, self.valid_split).records(), ANSWERS))
+            return lambda: self._answers(objective, few)
         prompts = self.task.prompts([decoding.prompt])
         longest = max(len(prompt) for prompt in prompts.tokens)
         if body.context is not None and longest > body.context:
@@ -158,12 +161,12 @@ class Prepared:
         return sample
 
     @torch.no_grad()
-    def _answers(self, objective: Objective) -> list[str]:
+    def _answers(self, objective: Objective, few: list[Record]) -> list[str]:
         """What a model that answers with texts says to the first held-out examples."""
-        few = np.arange(min(ANSWERS, len(self.valid_split)))
         device = next(objective.parameters()).device
-        answers = self.task.answers(objective, self.valid_split.batch(few, Key(0, 0)).to(device))
-        return [f"{one['text']} → {one['answer']}" for one in answers]
+        batch = self.valid_split.batch(np.arange(len(few)), Key(0, 0)).to(device)
+        answers = self.task.answers(objective, batch, few)
+        return [f"{' '.join(one['text'].split())} → {one['answer']}" for one in answers]
 
 
 def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
@@ -190,9 +193,10 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     if vectors := getattr(recipe.model, "vectors", None):
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
-    if note := getattr(train_split, "note", ""):
-        watcher.said(note)
     valid_split = task.split(recipe.data, "valid", training=False)
+    for note in dict.fromkeys(getattr(split, "note", "") for split in (train_split, valid_split)):
+        if note:
+            watcher.said(note)
     return Prepared(recipe, task, objective, train_split, valid_split)
 
 

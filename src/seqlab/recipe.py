@@ -85,11 +85,20 @@ class DataSettings(Settings):
     """By the extension of each file, unless one is named for all of them."""
     documents: Literal["file", "paragraph", "line"] = "file"
     """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
+    empty_lines: bool = False
+    """With `documents: line`, whether an empty line is a sequence too, of its end alone; otherwise it is left out.
+    Published perplexities of WikiText count them."""
     columns: dict[str, str | Annotated[int, Field(strict=True)]] = {}
     """Which column, field, suffix of aligned files (`source: de`) or field of a built-in set plays which role, such as
     `text: body`; by number, from 0, where columns have no names."""
     scramble: float = Field(default=0.0, ge=0, le=1)
     """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""
+
+    @model_validator(mode="after")
+    def _lines_that_are_empty(self) -> Self:
+        if self.empty_lines and self.documents != "line":
+            raise ValueError("empty_lines needs documents: line")
+        return self
 
 
 class TrainingSettings(Settings):

@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +22,10 @@ from torch import nn
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
-from seqlab.data.batches import Split
+from seqlab.data.batches import Batch, Examples, Split
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
 from seqlab.decoding.generate import generate
@@ -31,15 +33,15 @@ from seqlab.decoding.logits import Filter, Temperature, TopK, TopP
 from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
-from seqlab.errors import RunError, SeqlabError, warned
+from seqlab.errors import RunError, SeqlabError, caution
 from seqlab.metrics.judging import Judged
 from seqlab.metrics.lengths import by_length
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
-from seqlab.recipe import DataSettings, Recipe
+from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import Tree
-from seqlab.tasks.task import Prompts, Task
+from seqlab.tasks.task import Prompts, Task, unknown_tokens
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.evaluation import evaluate
@@ -117,25 +119,39 @@ class Run:
 
         `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds. What a
         model writes is judged by `metrics`, or those that the recipe names; with `lengths` also by length of sources.
+        What one should know to read the figures is among them as `notes`, and a warning (`seqlab.errors.Caution`).
         """
+        if metrics and not self.task.writes:
+            what = f"writes no texts that {' and '.join(metrics)} could judge"
+            hint = "only tasks that write have such metrics (translation): leave them out"
+            raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution}
         figures: dict[str, Any] = {**self.task.metrics(totals, split)}
+        notes = [note for note in [getattr(split, "note", "")] if note]
+        for note in notes:
+            caution(note)
         judges = self.task.judges if metrics is None else metrics
         if self.task.writes and judges:
             references = [[one] for one in self.task.references(split)]
-            judged = Judged(judges, self.written(split, batch_size), references)
-            figures |= judged.values()
+            answers = list(self.answers(split, batch_size))
+            judged = Judged(judges, [answer["answer"] for answer in answers], references)
+            figures |= {**judged.values(), "too_long": sum("error" in answer for answer in answers)}
             signature |= judged.signatures
+            if figures["too_long"]:
+                signature["too_long"] = _too_long(figures["too_long"], len(answers), self.recipe.task)
+                caution(signature["too_long"])
+                notes.append(signature["too_long"])
+            notes += judged.cautions
             if lengths:
                 figures["by_length"] = by_length(judged, self.task.source_lengths(split))
-        return {**figures, "step": self.step, "signature": signature}
+        return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
 
     def written(self, split: Split, batch_size: int | None = None) -> list[str]:
-        """What the model writes for each example of a split, first to last."""
+        """What the model writes for each example of a split, first to last; nothing where sources are too long."""
         return [answer["answer"] for answer in self.answers(split, batch_size)]
 
     @property
@@ -207,11 +223,17 @@ class Run:
         return [(text, one.log_probability) for text, one in zip(texts, found, strict=True)]
 
     def score(self, texts: Sequence[str]) -> list[Score]:
-        """The log-probability of each text, and its end where documents are lines."""
-        end = self.tokenizer.end_id
+        """The log-probability of each text, and its end where documents are lines.
+
+        Of an empty text that is the score of its end alone; where texts are not closed, log p is 0 of 0 tokens.
+        """
+        end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
-        return score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
+        found = score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
+        if unknown is None:
+            return found
+        return [replace(one, unknown=ids.count(unknown)) for one, ids in zip(found, sequences, strict=True)]
 
     def predict(
         self,
@@ -232,22 +254,58 @@ class Run:
         return self.answers(task.asked(self.recipe.data.model_copy(update=update)), batch_size, task)
 
     def answers(self, split: Split, batch_size: int | None = None, task: Task | None = None) -> Iterator[Answer]:
-        """First to last. Examples of like length are computed together, and fewer of them where they are long."""
-        task = task or self.task
+        """One for each example, first to last, with its place and how many of its tokens are unknown.
+
+        Examples of like length are computed together, and fewer of them where they are long.
+        """
+        task, split = task or self.task, cast(Examples, split)
+
+        def ask(batch: Batch, records: Sequence[Record]) -> list[Answer]:
+            answers = task.answers(self.answering, batch, records)
+            counts = [] if task.tokenizer is None else unknown_tokens(task.tokenizer, batch)
+            unknown = [{"unknown": count} for count in counts] or [{}] * len(answers)
+            each = zip(records, answers, unknown, strict=True)
+            return [{**_place(record), **answer, **own} for record, answer, own in each]
+
+        def nothing(record: Record) -> Answer:
+            unknown = {} if task.tokenizer is None else {"unknown": 0}
+            return {**_place(record), **task.nothing(record), **unknown}
+
+        return self._each(split, batch_size, ask, nothing)
+
+    def _each(
+        self,
+        split: Examples,
+        batch_size: int | None,
+        ask: Callable[[Batch, Sequence[Record]], list[Any]],
+        nothing: Callable[[Record], Any],
+    ) -> Iterator[Any]:
+        """What is found about each example, first to last; `nothing` says it of those that have nothing to read."""
         rows = batch_size or self.recipe.training.batch_size
         lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
+        records = iter(split.records())
         for _, indices in split.order(rows * 16, seed=0).once():
-            found: dict[int, Answer] = {}
-            alike = indices[np.argsort(lengths[indices], kind="stable")]
+            own = dict(zip(indices.tolist(), records, strict=False))
+            empty = split.lengths[indices] == 0
+            found = {index: nothing(own[index]) for index in indices[empty].tolist()}
+            read = indices[~empty]
+            alike = read[np.argsort(lengths[read], kind="stable")]
             for batch in _cut(alike, lengths, rows):
                 with torch.no_grad():
-                    answers = task.answers(self.answering, split.batch(batch, Key(0, 0)).to(self.device))
+                    tensors = split.batch(batch, Key(0, 0)).to(self.device)
+                    answers = ask(tensors, [own[index] for index in batch.tolist()])
                 found |= dict(zip(batch.tolist(), answers, strict=True))
             yield from (found[index] for index in indices.tolist())
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""
         return suggest(self.decoder, self.tokenizer, self._asked([prompt.rstrip()]).tokens[0], count)
+
+    def unknown(self, prompts: Sequence[str]) -> list[int]:
+        """How many tokens of each prompt are not in the vocabulary."""
+        unknown, asked = self.tokenizer.unknown_id, self.task.prompts(prompts)
+        read = asked.tokens if asked.source is None else asked.source["tokens"].tolist()
+        return [0 if unknown is None else ids.count(unknown) for ids in read]
 
     def _asked(self, prompts: Sequence[str]) -> Prompts:
         asked = self.task.prompts(prompts)
@@ -279,6 +337,18 @@ class Run:
         return Sample(*filters, seed=seed)
 
 
+def _too_long(count: int, sources: int, settings: PartSettings) -> str:
+    """What is said of sources that were not answered. Leaving them out would flatter a system that cannot read them."""
+    limit = getattr(settings, "longest", 0)
+    return f"{count:,} of {sources:,} sources have more than task.longest={limit:,} tokens: judged as empty answers"
+
+
+def _place(record: Record) -> dict[str, Any]:
+    """Where a record stands, if it stands in a file, and is not all of it."""
+    line = {record.counted: record.line} if record.line else {}
+    return {"file": record.file, **line} if record.file else {}
+
+
 TOKENS_A_ROW = 64
 """A batch to be answered has at most so many tokens for each row that it may have."""
 
@@ -306,11 +376,11 @@ def load(
     checkpoint: int | str = "best",
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
-    warn: Callable[[str], None] = warned,
+    warn: Callable[[str], None] = caution,
 ) -> Run:
     """The run in a folder, with the weights of its best checkpoint, of the last one, or of that of a step.
 
-    Where the best or the last one is damaged, another one is used, and a `RunWarning` says which.
+    Where the best or the last one is damaged, another one is used, and a `Caution` says which.
     """
     path = Path(folder)
     recipe = run_recipe(path, code)

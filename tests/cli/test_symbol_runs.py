@@ -81,7 +81,8 @@ def test_it_goes_on_in_symbols(seqlab, run):
     assert said.out == "C4 E4 G4 F4 A4 C5 G4 B4 D5\n"
     assert seqlab("generate", run, "--prompt", "C4 E4 ", "--tokens", 1, "--beam", 3).out.endswith("C4 E4 G4\n")
     ranked = seqlab("score", run, "--rank", stdin="E4 C4 G4\nC4 E4 G4\nX9 X9 X9\n").out.splitlines()
-    assert [line.split()[3:] for line in ranked[1:3]] == [["C4", "E4", "G4"], ["E4", "C4", "G4"]]
+    assert [line.split()[3:] for line in ranked[1:3]] == [["0", "C4", "E4", "G4"], ["0", "E4", "C4", "G4"]]
+    assert ranked[3].split()[3:] == ["3", "X9", "X9", "X9"]  # what was scored are three unknown symbols
     found = json.loads(seqlab("score", run, "--suggest", "2", "--json", stdin="C4 E4\n").out)
     assert found["next"][0]["word"] == "G4"
     assert found["next"][0]["log_probability"] > -0.1

@@ -1,6 +1,7 @@
 """Judging as a whole: several metrics at once, resamples, and what cannot be judged."""
 
 import random
+import warnings
 from itertools import combinations
 
 import numpy as np
@@ -135,3 +136,27 @@ def test_systems_that_cannot_be_compared():
     none = Judged(["wer"], ["a"], [["a"]])
     with pytest.raises(SeqlabError, match="compared"):
         none.against(none)
+
+
+def tokenized(lines):
+    return ["a text ."] * lines + ["a text."] * 5
+
+
+def test_tokenized_text_is_said_as_sacrebleu_does(caplog):
+    """By its own rule: 100 lines that end in " ."."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    from seqlab.errors import Caution
+
+    for lines in (99, 100):
+        texts = tokenized(lines)
+        caplog.clear()
+        BLEU().corpus_score(texts, [texts])
+        theirs = bool(caplog.records)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            judge(["bleu", "chrf"], texts, [[text] for text in texts])
+        ours = [str(one.message) for one in caught if one.category is Caution]
+        assert bool(ours) == theirs == (lines == 100)
+    (caution,) = ours
+    assert caution.startswith("bleu: 100 of 105 lines end in a tokenized period (' .'): BLEU is meant for detokenized")

@@ -154,3 +154,33 @@ def test_files_that_are_not_there_or_damaged(tmp_path):
     (tmp_path / "latin.arpa").write_bytes(GOOD.replace("a\t", "è\t").replace(" a", " è").encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):
         read_arpa(tmp_path / "latin.arpa")
+
+
+BACKED_OFF = """\\data\\
+ngram 1=4
+ngram 2=2
+
+\\1-grams:
+-99\t<s>\t-0.3
+-0.5\t</s>
+-0.4\ta\t{backoff}
+-0.6\tb\t-0.2
+
+\\2-grams:
+-0.2\t<s> a
+-0.3\ta b
+
+\\end\\
+"""
+
+
+def test_a_backoff_that_makes_a_probability_above_1(tmp_path):
+    """One above 1 is allowed, as in models that back off without interpolation, if what it gives is none."""
+    path = tmp_path / "model.arpa"
+    path.write_text(BACKED_OFF.format(backoff=0.39))
+    model, words = read_arpa(path)
+    assert float(model.logits(model(torch.tensor([[words.index("a")]])).states).max()) <= 0
+    path.write_text(BACKED_OFF.format(backoff=0.9))
+    with pytest.raises(DataError, match=r"makes the probability of 'a' after 'a' 3\.16, above 1") as told:
+        read_arpa(path)
+    assert told.value.where == f"{path}, line 8"

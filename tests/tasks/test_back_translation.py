@@ -101,7 +101,7 @@ def test_pairs_that_are_there_are_not_written_over(reverser, mono, tmp_path):
 
 def test_what_fails_leaves_nothing_behind(reverser, mono, tmp_path, monkeypatch):
     def stop(*arguments):
-        yield {"answer": "one"}
+        yield {"text": "eno", "answer": "one"}
         raise KeyboardInterrupt
 
     monkeypatch.setattr(type(reverser), "answers", stop)

@@ -11,7 +11,7 @@ from small_translations import WORDS, recipe, reversals, run_command, write_pair
 import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
-from seqlab.errors import SeqlabError
+from seqlab.errors import Caution, SeqlabError
 from seqlab.preparation import prepare
 from seqlab.training.trainer import Silence
 
@@ -56,7 +56,33 @@ def test_every_line_is_answered_in_its_order(reverser):
     assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
     assert len(answers) == 5
     assert "more than 2,048" in answers[3]["error"]
-    assert "example 4: 20,001 tokens" in found.stderr
+    assert "standard input, line 4: 20,001 tokens" in found.stderr
+
+
+def test_sources_that_are_too_long_are_judged_and_said(reverser, tmp_path):
+    """As empty answers: left out, they would flatter the figure."""
+    rows = [*reversals(9), {"source": "one " * 30, "target": "two"}]
+    data = write_pairs(tmp_path / "long.jsonl", rows)
+    run = reverser.changed({"task.longest": 20})
+    with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: judged as empty answers"):
+        found = run.evaluate(data, metrics=["exact"])
+    assert (found["exact"], found["too_long"]) == (90.0, 1)
+    assert found["notes"] == [found["signature"]["too_long"]]
+    whole = reverser.evaluate(data, metrics=["exact"])
+    assert whole["too_long"] == 0
+    assert "notes" not in whole
+    assert "too_long" not in whole["signature"]
+
+
+def test_generate_prints_the_answer_alone(reverser):
+    """The prompt of a translator is its source, and no beginning."""
+    asked = ["generate", reverser.folder, "--prompt", "one two three"]
+    assert run_command(*asked, "--temperature", 0).stdout == "three two one\n"
+    assert run_command(*asked, "--beam", 2, "--samples", 1).stdout.splitlines()[1] == "three two one"
+    assert json.loads(run_command(*asked, "--temperature", 0, "--json").stdout)["texts"] == ["three two one"]
+    told = run_command("generate", reverser.folder, "--prompt", "one ☃ three", "--temperature", 0, "--json")
+    assert json.loads(told.stdout)["unknown"] == 1
+    assert "note: 1 token is not in the vocabulary" in told.stderr
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "character", "byte", "bpe", "classic-bpe", "unigram", "wordpiece"])
@@ -158,6 +184,11 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     told = run_command("predict", classes.folder, "--beam", 2, text="x\n").exception
     assert "does not answer with texts" in told.what
     assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
+    told = run_command("evaluate", classes.folder, "--metric", "bleu,chrf").exception
+    assert told.what == "writes no texts that bleu and chrf could judge"
+    assert "translation" in told.hint
+    with pytest.raises(SeqlabError, match="writes no texts that bleu could judge"):
+        classes.evaluate(metrics=["bleu"])
 
 
 def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
@@ -229,7 +260,7 @@ def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):
     settings = recipe(tmp_path, rows, {"tone": "label", "source": "text"})
     run = seqlab.train(settings, out=tmp_path / "run")
     found = run_command("predict", run.folder, "--json", text="loud\tone two\nsoft\t\n")
-    assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["<loud> one two", "<soft>"]
+    assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["loud\tone two", "soft\t"]
     shown = json.loads(run_command("inspect", "attention", run.folder, "--text", "soft\tone two", "--json").stdout)
     assert shown["source"] == ["<soft>", "one", "two", "<end>"]
     assert "2 parts here" in run_command("inspect", "beam", run.folder, "--text", "one").exception.what

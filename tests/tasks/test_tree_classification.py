@@ -56,10 +56,12 @@ def test_answers_with_a_label_for_every_phrase(run, tmp_path):
     path = tmp_path / "asked.txt"
     path.write_text("(? (? not) (? (? the) (? good)))\n(? superb)\n(? (? zebra) (? bad))\n", encoding="utf-8")
     phrase, word, unknown = run.predict(str(path))
-    assert (phrase["text"], phrase["answer"]) == ("not the good", "1")
+    assert (phrase["text"], phrase["answer"]) == ("(? (? not) (? (? the) (? good)))", "1")
     assert phrase["tree"] == "(1 (2 not) (3 (2 the) (3 good)))"
     assert word["tree"] == "(4 superb)"
-    assert unknown["text"] == "<unk> bad"
+    assert unknown["text"] == "(? (? zebra) (? bad))"
+    assert "zebra" in unknown["tree"]
+    assert [one["unknown"] for one in (phrase, word, unknown)] == [0, 0, 1]
     assert sum(phrase["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert phrase["probability"] == max(phrase["probabilities"].values())
     json.dumps(phrase)

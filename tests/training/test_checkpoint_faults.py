@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_runs import differences, outcome, recipe, saved_steps, step_folder, train_until, write_recipe
 
-from seqlab.errors import RunError, RunWarning
+from seqlab.errors import Caution, RunError
 from seqlab.launch import train
 from seqlab.run import load
 from seqlab.training.checkpoint import Checkpoints
@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_passed_over(name: str, damage: Callable[[Path],
     assert "damaged" in message
     assert name in message or name == "MANIFEST.json"
 
-    with pytest.warns(RunWarning, match=f"damaged .*; step {before} is used instead") as told:
+    with pytest.warns(Caution, match=f"damaged .*; step {before} is used instead") as told:
         assert load(tmp_path / "run", checkpoint="last").step == before, "a run with a damaged checkpoint can be used"
     assert len(told) == 1
     assert told[0].filename == __file__, "it points at who has loaded the run"
@@ -147,7 +147,7 @@ def test_a_damaged_best_checkpoint(killed, tmp_path: Path) -> None:
     assert "step-00000012 is damaged (model.safetensors differs from the manifest); step 10 is used" in message
     for nonsense in ("", "step-99999999\n", "../../other"):
         (tmp_path / "run" / "best").write_text(nonsense)
-        with pytest.warns(RunWarning, match="step 10 is used instead") as told:
+        with pytest.warns(Caution, match="step 10 is used instead") as told:
             assert load(tmp_path / "run").step == 10
         assert any("best names" in str(one.message) for one in told)
 

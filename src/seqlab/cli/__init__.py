@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any
 
 import click
 
@@ -83,7 +83,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
         sys.stdout.reconfigure(errors="replace")
     try:
-        with _plain_warnings():
+        with cautions():
             code = group(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
@@ -98,28 +98,22 @@ def main() -> None:
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """What there is to say about a run is one line, not a warning about code."""
-    from seqlab.errors import RunWarning
+def cautions() -> Iterator[None]:
+    """Every Caution of the library is one line on stderr, the same one once."""
+    from seqlab.errors import Caution
 
     with warnings.catch_warnings():
-        show = warnings.showwarning
+        usual, said = warnings.showwarning, set[str]()
 
-        def shown(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if issubclass(category, RunWarning):
-                click.echo(str(message), err=True)
-            else:
-                show(message, category, filename, lineno, file, line)
+        def show(message: Warning | str, category: type[Warning], *about: Any) -> None:
+            if not issubclass(category, Caution):
+                usual(message, category, *about)
+            elif str(message) not in said:
+                said.add(str(message))
+                click.echo(f"note: {message}", err=True)
 
-        warnings.simplefilter("always", RunWarning)
-        warnings.showwarning = shown
+        warnings.simplefilter("always", Caution)
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 

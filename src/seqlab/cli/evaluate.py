@@ -51,6 +51,9 @@ def evaluate(
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
     if metrics is not None:
         metrics_of(metrics)  # a name that is none is better said now than after the work
+        if not loaded.task.writes:
+            hint = "leave --metric out: only tasks that write texts have it (translation)"
+            raise RunError(f"writes no texts that {' and '.join(metrics)} could judge", where=run, hint=hint)
     if by_length and not (loaded.task.judges if metrics is None else metrics):
         raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
     files = list(data) or None
@@ -64,6 +67,10 @@ def evaluate(
     from seqlab.cli.tables import by_length_table, table
 
     bins = columns["value"].pop("by_length", [])
+    for found in columns.values():
+        found.pop("notes", None)  # they were said as warnings
+    if not columns["value"].get("too_long"):
+        columns["value"].pop("too_long", None)
     signatures = [found.pop("signature") for found in columns.values()]
     rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in columns["value"]]
     table(["metric", *columns], rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
+from typing import Any
 
 import click
 
@@ -39,7 +40,11 @@ def generate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Continue a prompt with RUN. A single text is printed as it is made."""
+    """Continue a prompt with RUN. A single text is printed as it is made.
+
+    For a translator the prompt is the source, and only what it writes is printed.
+    """
+    from seqlab.cli.streams import note_unknown
     from seqlab.run import load
 
     if beam is not None and any(option is not None for option in (temperature, top_k, top_p)):
@@ -48,30 +53,35 @@ def generate(
         if value is not None and not math.isfinite(value):
             raise click.UsageError(f"{name} {value} is not a finite number")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
+    unknown = loaded.unknown([prompt])[0]
+    begins = "" if loaded.task.writes else prompt
     if beam is not None:
         from seqlab.decoding.beam import Beam
 
         found = loaded.beam(prompt, Beam(beam), tokens)[:samples]
-        _show([prompt + text for text, _ in found], [score for _, score in found], as_json)
-        return
-    choose = loaded.choose(seed, temperature, top_k, top_p)
-    if as_json or samples > 1:
+        scores = {"log_probabilities": [score for _, score in found]}
+        _show([begins + text for text, _ in found], {**scores, "unknown": unknown}, as_json)
+    elif as_json or samples > 1:
+        choose = loaded.choose(seed, temperature, top_k, top_p)
         texts = loaded.generate(prompt, tokens=tokens, choose=choose, samples=samples)
-        _show([prompt + text for text in texts], None, as_json)
-        return
-    pieces = (piece for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens))
-    first = next(pieces)  # a prompt that cannot be read is told before anything is printed
-    for piece in chain((prompt, first), pieces):
-        click.echo(piece, nl=False)
-    click.echo()
+        _show([begins + text for text in texts], {"unknown": unknown}, as_json)
+    else:
+        choose = loaded.choose(seed, temperature, top_k, top_p)
+        pieces = (piece for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens))
+        first = next(pieces)  # a prompt that cannot be read is told before anything is printed
+        for piece in chain((begins, first), pieces):
+            click.echo(piece, nl=False)
+        click.echo()
+    note_unknown([("--prompt", unknown)])
 
 
-def _show(texts: list[str], scores: list[float] | None, as_json: bool) -> None:
+def _show(texts: list[str], about: dict[str, Any], as_json: bool) -> None:
     if as_json:
         from seqlab.cli.streams import echo_json
 
-        echo_json({"texts": texts, **({} if scores is None else {"log_probabilities": scores})})
+        echo_json({"texts": texts, **about})
         return
+    scores = about.get("log_probabilities")
     for number, text in enumerate(texts, 1):
         score = "" if scores is None else f" (log-probability {scores[number - 1]:.3f})"
         click.echo(f"--- {number}{score}\n{text}")

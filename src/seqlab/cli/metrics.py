@@ -85,7 +85,8 @@ def metrics(
         compared = [
             {"file": name, "metrics": plain[name], "differences": _plain(found)} for name, found in differences.items()
         ]
-        echo_json({"file": hypothesis, **about, "against": compared})
+        notes = judged[hypothesis].cautions
+        echo_json({"file": hypothesis, **about, "against": compared, **({"notes": notes} if notes else {})})
         return
     _show(hypothesis, figures, differences)
 

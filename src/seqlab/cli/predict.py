@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from seqlab.cli.options import checkpoint, device
@@ -10,6 +13,7 @@ from seqlab.cli.options import checkpoint, device
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
 @click.argument("run")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--lines", is_flag=True, help="Read FILE as plain text with an example on each line, an empty one too.")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
@@ -30,6 +34,7 @@ from seqlab.cli.options import checkpoint, device
 def predict(
     run: str,
     files: tuple[str, ...],
+    lines: bool,
     batch_size: int | None,
     steps: int | None,
     beam: int | None,
@@ -40,8 +45,12 @@ def predict(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """What RUN answers for each example of FILE, or for each line of the input."""
-    from seqlab.cli.streams import echo_json, given_or_typed
+    """What RUN answers for each example of FILE, or for each line of standard input (without FILE, or for -).
+
+    Every line has an answer, an empty one too. With --json an answer has its `file` and `line`, the `text` as it was
+    given, and in `unknown` how many of its tokens are not in the vocabulary.
+    """
+    from seqlab.cli.streams import STDIN, echo_json, given_or_typed, is_typed, note_unknown
     from seqlab.errors import RunError
     from seqlab.run import load
 
@@ -55,21 +64,43 @@ def predict(
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
+    typed, unknown, whole = is_typed(files), [], dict[str, None]()
     with given_or_typed(files) as given:
-        answers = loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps)
-        for number, answer in enumerate(answers, start=1):
+        for answer in loaded.predict(given, lines=typed or lines, batch_size=batch_size, steps=steps):
+            if typed and "file" in answer:
+                answer["file"] = STDIN
+            unknown.append((_place(answer), answer.get("unknown", 0)))
             if "error" in answer:
-                click.echo(f"example {number}: {answer['error']}; not answered", err=True)
+                click.echo(f"{_place(answer)}: {answer['error']}; not answered", err=True)
+            if _several_lines(answer):
+                whole[answer["file"]] = None
             if as_json:
                 echo_json(answer)
                 continue
             for one in answer.get("n_best", [answer]):
                 shown = {**answer, **one}
                 columns = ["rank", "log_probability", "answer", "text"] if n_best else ["answer", "text"]
+                columns = [key for key in columns if key != "text" or "tags" not in answer]  # its answer has the words
                 columns += ["alignment"] if alignments else []
                 there = [key for key in columns if key in shown or "error" in shown]
                 click.echo("\t".join(_shown(shown.get(key, "")) for key in there))
+    for name in whole:
+        click.echo(f"note: {name} is answered as one text; --lines answers each of its lines", err=True)
+    note_unknown(unknown)
+
+
+def _place(answer: dict[str, Any]) -> str:
+    counted = next((key for key in ("line", "row") if key in answer), None)
+    return f"{answer['file']}, {counted} {answer[counted]}" if counted else answer.get("file", "")
+
+
+def _several_lines(answer: dict[str, Any]) -> bool:
+    """Whether a whole plain text was taken for one example."""
+    from seqlab.data.files import format_of
+
+    return "\n" in answer.get("text", "").strip() and format_of(Path(answer["file"])) == "txt"
 
 
 def _shown(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    """In one line."""
+    return f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 import click
 
 from seqlab.cli.options import checkpoint, device
+
+if TYPE_CHECKING:
+    from seqlab.decoding.scoring import Score
 
 
 @click.command(epilog="Example: printf 'a cat sat\\nsat cat a\\n' | seqlab score runs/mine --rank")
@@ -33,48 +39,62 @@ def score(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Log-probability (natural) and perplexity of each line of FILE, or of standard input."""
-    from seqlab.cli.streams import echo_json
+    """Log-probability (natural) and perplexity of each line of FILE, or of standard input.
+
+    Every line is scored, an empty one too: its end alone, where the run was trained on lines; otherwise nothing (0 of 0
+    tokens). What is not in the vocabulary is scored as the unknown token, and counted.
+    """
+    from seqlab.cli.streams import echo_json, note_unknown
     from seqlab.run import load
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     lines = _lines(file)
+    texts = [text for _, text in lines]
     if suggest is not None:
-        for line in lines:
-            words = loaded.suggest(line, suggest)
+        unknown = loaded.unknown(texts)
+        for (number, text), count in zip(lines, unknown, strict=True):
+            words = loaded.suggest(text, suggest)
             if as_json:
                 found = [{"word": one.word, "log_probability": one.log_probability} for one in words]
-                echo_json({"text": line, "next": found})
+                echo_json({"line": number, "text": text, "unknown": count, "next": found})
             else:
-                click.echo(f"{line} … {', '.join(f'{one.word} ({one.log_probability:.2f})' for one in words)}")
+                click.echo(f"{text} … {', '.join(f'{one.word} ({one.log_probability:.2f})' for one in words)}")
+        note_unknown([(f"line {number}", count) for (number, _), count in zip(lines, unknown, strict=True)])
         return
-    scored = list(zip(lines, loaded.score(lines), strict=True))
+    scored = [(number, text, one) for (number, text), one in zip(lines, loaded.score(texts), strict=True)]
     if rank:
-        scored.sort(key=lambda pair: -pair[1].log_probability)
-    if not as_json:
-        click.echo("log-prob   perplexity  tokens  text")
-    for line, one in scored:
-        if as_json:
-            figures = {
-                "log_probability": one.log_probability,
-                "perplexity": one.perplexity,
-                "tokens": one.tokens,
-            }
-            echo_json({"text": line, **figures})
-        else:
-            click.echo(f"{one.log_probability:9.3f}  {one.perplexity:10.2f}  {one.tokens:6d}  {line}")
+        scored.sort(key=lambda line: -line[2].log_probability)
+    if as_json:
+        for number, text, one in scored:
+            figures = asdict(one) | {"perplexity": one.perplexity}
+            echo_json({"line": number, "text": text, **figures})
+    else:
+        _show(scored)
+    note_unknown([(f"line {number}", one.unknown) for number, _, one in scored])
 
 
-def _lines(file: str | None) -> list[str]:
-    from seqlab.cli.streams import read_stdin
+def _lines(file: str | None) -> list[tuple[int, str]]:
+    """All lines with their numbers, empty ones too."""
+    from seqlab.cli.streams import STDIN, read_stdin
     from seqlab.data.readers import read
     from seqlab.errors import DataError
     from seqlab.recipe import DataSettings
 
     if file is None or file == "-":
-        lines = [line.removesuffix("\r") for line in read_stdin().split("\n") if line.strip()]
-        if not lines:
-            raise DataError("no lines to score", where="standard input", hint="give a FILE, or pipe lines in")
-        return lines
-    settings = DataSettings(train=file, valid=file, documents="line", format="txt")
-    return [record.fields["text"] for record in read(settings, "valid")]
+        text = read_stdin()
+        if not text:
+            raise DataError("no lines to score", where=STDIN, hint="give a FILE, or pipe lines in")
+        lines = text.removesuffix("\n").split("\n")
+        return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
+    settings = DataSettings(train=file, valid=file, documents="line", format="txt", empty_lines=True)
+    return [(record.line, record.fields["text"]) for record in read(settings, "valid")]
+
+
+def _show(scored: list[tuple[int, str, Score]]) -> None:
+    """With a column for unknown tokens where there are any."""
+    some = any(one.unknown for _, _, one in scored)
+    click.echo(f"log-prob   perplexity  tokens{'  unknown' if some else ''}  text")
+    for _, text, one in scored:
+        perplexity = f"{one.perplexity:10.2f}" if one.tokens else f"{'–':>10}"
+        unknown = f"  {one.unknown:7d}" if some else ""
+        click.echo(f"{one.log_probability:9.3f}  {perplexity}  {one.tokens:6d}{unknown}  {text}")

@@ -27,20 +27,45 @@ def read_stdin() -> str:
         raise DataError(what, where="standard input", hint=hint) from None
 
 
+STDIN = "standard input"
+
+
+def is_typed(files: Sequence[str]) -> bool:
+    """Whether a command reads standard input: no file is named, or `-` is."""
+    return list(files) in ([], ["-"])
+
+
 @contextmanager
 def given_or_typed(files: Sequence[str]) -> Iterator[list[str]]:
     """The files of a command; where there are none, standard input as a file. Errors say standard input."""
-    if files:
+    if not is_typed(files):
         yield list(files)
         return
+    text = read_stdin()
+    if not text:
+        raise DataError("no lines", where=STDIN, hint="give a FILE, or pipe lines in")
     with tempfile.TemporaryDirectory() as folder:
         typed = Path(folder) / "input"
-        typed.write_text(read_stdin(), encoding="utf-8", newline="")
+        typed.write_text(text, encoding="utf-8", newline="")
         try:
             yield [str(typed)]
         except SeqlabError as error:
-            where = error.where and error.where.replace(str(typed), "standard input")
+            where = error.where and error.where.replace(str(typed), STDIN)
             raise type(error)(error.what, where=where, hint=error.hint) from None
+
+
+LISTED = 5
+
+
+def note_unknown(counts: Sequence[tuple[str, int]]) -> None:
+    """One line about tokens that are not in the vocabulary: how many, and in which places."""
+    found = [(place, count) for place, count in counts if count]
+    if found:
+        total = sum(count for _, count in found)
+        tokens = "1 token is" if total == 1 else f"{total:,} tokens are"
+        listed = ", ".join(f"{place}: {count:,}" for place, count in found[:LISTED])
+        rest = f", and {len(found) - LISTED:,} more" if len(found) > LISTED else ""
+        click.echo(f"note: {tokens} not in the vocabulary, and read as unknown ({listed}{rest})", err=True)
 
 
 def echo_json(data: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqlab.data.order import Indices, Order, Sequential, Shuffled
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 
 
 class Batch(dict[str, Tensor]):
@@ -52,7 +53,8 @@ class Split(Protocol):
 class Examples(ABC):
     """A split of examples that have nothing to do with each other (pairs, labelled texts, ...).
 
-    For training they are shuffled, those of like length together; otherwise they come first to last.
+    For training they are shuffled, those of like length together; otherwise they come first to last. An example of
+    length 0 has nothing that a model could read; such ones are only among those to be answered.
     """
 
     note = ""
@@ -72,3 +74,7 @@ class Examples(ABC):
     @abstractmethod
     def batch(self, indices: Indices, key: Key) -> Batch:
         """As in `Split`."""
+
+    def records(self) -> Iterable[Record]:
+        """The examples as they were read, first to last, each with its place; only numbers where nothing is known."""
+        return (Record({}, "", number, counted="example") for number in range(1, len(self) + 1))

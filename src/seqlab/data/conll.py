@@ -22,19 +22,20 @@ NO_WORD = re.compile(r"#|\d+[-.]\d+\t")
 DOCUMENT = "-DOCSTART-"
 
 
-def columns_of(roles: Iterable[str], named: Mapping[str, str | int], format: str) -> dict[str, int]:
-    """The number of each role's column."""
+def columns_of(roles: Iterable[str], named: Mapping[str, str | int], format: str, file: str) -> dict[str, int]:
+    """The number of each role's column in a file."""
     found = {}
     for role in roles:
         column = named.get(role, COLUMNS[format].get(role))
         if column is None:
             hint = f"add data.columns.{role}, a number that counts from 0 (or, from the end, -1)"
-            raise DataError(f"which column is '{role}'? A file of columns has no names", hint=hint)
+            raise DataError(f"which column is '{role}'? A file of columns has no names", where=file, hint=hint)
         try:
             found[role] = int(column)
         except ValueError:
             hint = "give a number that counts from 0 (or, from the end, -1)"
-            raise DataError(f"data.columns.{role} is '{column}', but columns have no names here", hint=hint) from None
+            what = f"data.columns.{role} is '{column}', but columns have no names here"
+            raise DataError(what, where=file, hint=hint) from None
     return found
 
 

@@ -1,8 +1,9 @@
 """The records of one file, whatever its format.
 
 Plain text (everything without another extension): a record is the file (in pieces, every character kept), a
-paragraph or a line (without blank lines and the \\n or \\r\\n at ends of lines). Text is UTF-8, and a BOM at its
-start is dropped. .jsonl (an object a line), .csv and .tsv (a header, then rows), .parquet: a record is a row.
+paragraph or a line (without the \\n or \\r\\n at its end; an empty one only with `empty_lines`). Text is UTF-8, and a
+BOM at its start is dropped. .jsonl (an object a line), .csv and .tsv (a header, then rows), .parquet: a record is a
+row.
 Two files side by side (`data/aligned.py`): a record is a line of each.
 .conll and .bio (a token a line), .conllu: a record is a sentence (`data/conll.py`).
 .npy: an array, one long sequence or a sequence a row. .fasta (.fa, .fna, .faa): the letters of each sequence,
@@ -127,7 +128,8 @@ def text_records(text: Iterable[Piece], file: str, asked: Asked) -> Iterator[Rec
     if documents == "file":
         parts: Iterator[tuple[str, int, bool]] = ((piece.text, piece.line, piece.ends) for piece in text)
     elif documents == "line":
-        parts = ((line, number, True) for number, line in _stripped(text, file) if line.strip())
+        empty = asked.data.empty_lines
+        parts = ((line, number, True) for number, line in _stripped(text, file) if empty or line.strip())
     else:
         parts = _paragraphs(_stripped(text, file))
     for part, line, ends in parts:
@@ -157,7 +159,7 @@ def _paragraphs(numbered: Iterable[tuple[int, str]], longest: int = BLOCK) -> It
 
 def sentence_records(text: Iterable[Piece], file: str, asked: Asked, format: str = "conll") -> Iterator[Record]:
     """The sentences of a text whose words stand in columns."""
-    return sentences(lines(text, file), file, columns_of(asked.roles, asked.data.columns, format), format)
+    return sentences(lines(text, file), file, columns_of(asked.roles, asked.data.columns, format, file), format)
 
 
 def _of_fasta(text: Iterable[Piece], path: Path, asked: Asked) -> Iterator[Record]:

@@ -33,7 +33,7 @@ from seqlab.data.contents import (
     text_records,
     texts_in,
 )
-from seqlab.data.files import BLOCK, Piece, find_files, opened
+from seqlab.data.files import BLOCK, Piece, find_files, lines, opened, pieces
 from seqlab.data.noise import scrambled
 from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
@@ -60,6 +60,35 @@ def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), sym
     """
     records = _chain(sources(data, split), Asked(data, tuple(roles), symbols), split)
     return scrambled(records, roles[0], data.scramble) if data.scramble else records
+
+
+def as_given(data: DataSettings) -> DataSettings:
+    """For examples that are to be answered: every line counts, an empty one too, and nothing is scrambled."""
+    return data.model_copy(update={"empty_lines": True, "scramble": 0.0})
+
+
+def empty_lines(data: DataSettings, split: Split) -> int:
+    """How many lines of the plain texts are left out because they are empty.
+
+    Of files that a part is held out of, those of the whole files: an empty line belongs to neither part.
+    """
+    if data.documents != "line" or data.empty_lines:
+        return 0
+    count = 0
+    for source in sources(data, split):
+        if isinstance(source, Path) and format_in(source, data) == "txt":
+            facts = source.stat()
+            count += _empty_lines(source, facts.st_size, facts.st_mtime_ns)
+        elif isinstance(source, str) and builtin.is_builtin(source):
+            texts = (document.fields.get("text", "") for document in builtin.documents(source, split))
+            count += sum(not line.strip() for text in texts for line in text.removesuffix("\n").split("\n"))
+    return count
+
+
+@lru_cache(maxsize=10_000)
+def _empty_lines(path: Path, size: int, changed: int) -> int:
+    """Counted once in a process as long as the file stays as it is."""
+    return sum(not line.strip() for _, line in lines(pieces(path), str(path)))
 
 
 def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
@@ -93,6 +122,8 @@ def fingerprint(data: DataSettings, split: Split) -> str:
     whole.append(["held out", data.hold_out] if data.valid is None else "whole")
     if data.scramble:
         whole.append(["scramble", data.scramble])
+    if data.empty_lines:
+        whole.append("empty lines")
     for source in sources(data, split):
         if isinstance(source, str):
             owner = synthetic if synthetic.is_synthetic(source) else builtin

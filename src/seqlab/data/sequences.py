@@ -29,6 +29,8 @@ class Windows:
     window: int
     recut: Recut | None = None
     """Cuts the text of each window anew, with the randomness of its epoch; what it then has too much is left out."""
+    note: str = ""
+    """What a person who trains on it should know."""
 
     def __post_init__(self) -> None:
         self.window = min(self.window, len(self.tokens))
@@ -62,6 +64,7 @@ class Lanes:
     window: int
     lanes: int
     stretch: int | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         self.lanes = min(self.lanes, len(self.tokens))
@@ -98,6 +101,7 @@ class ScoredWindows:
     """The id of `<end>`, which the first token follows."""
     facts: dict[str, int] = field(default_factory=dict)
     """What the text is made of: characters, bytes, unknown tokens."""
+    note: str = ""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -121,6 +125,7 @@ class ScoredLanes:
     lanes: int
     end: int
     facts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
 
     def __post_init__(self) -> None:
         self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)

@@ -41,6 +41,8 @@ class Series:
     name: str
     values: Numbers
     answer: Numbers | None = None
+    line: int = 0
+    """Where it stands in its file, if it is one row of it."""
 
     def picked(self, columns: Sequence[int]) -> Series:
         return replace(self, values=self.values[:, columns])
@@ -76,7 +78,7 @@ def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
         return _of_array(path, layout)
     if format == "fasta":
         raise DataError("letters, and no numbers", where=str(path), hint="give a table or an array")
-    rows = list(_rows(path, format))
+    rows = list(_rows(path, format, data))
     if not rows:
         raise DataError("no rows in it", where=str(path), hint="leave it out or fill it")
     if layout.row == "series" or (format == "txt" and data.documents == "line"):
@@ -84,12 +86,12 @@ def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
     return _rows_as_steps(rows, path, layout)
 
 
-def _rows(path: Path, format: str) -> Iterator[Row]:
+def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
     if format == "parquet":
         file = Parquet(path)
         rows: Iterable[Row] = file.rows(file.schema.names)
     elif format == "txt":
-        rows = _plain_rows(lines(pieces(path), str(path)))
+        rows = _plain_rows(lines(pieces(path), str(path)), empty=data.empty_lines and data.documents == "line")
     else:
         rows = parse_rows(format, lines(pieces(path), str(path)))
     for row in rows:
@@ -99,10 +101,11 @@ def _rows(path: Path, format: str) -> Iterator[Row]:
         yield row
 
 
-def _plain_rows(numbered: Iterable[tuple[int, str]]) -> Iterator[Row]:
-    """Columns are called 1, 2, ..."""
+def _plain_rows(numbered: Iterable[tuple[int, str]], empty: bool) -> Iterator[Row]:
+    """Columns are called 1, 2, ...; an empty line has none, and is a row only where that is wanted."""
     for number, line in numbered:
-        if cells := [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]:
+        cells = [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]
+        if cells or empty:
             yield Row(number, {str(place): cell for place, cell in enumerate(cells, 1)})
 
 
@@ -153,9 +156,12 @@ def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -
     found = []
     for row in rows:
         name = f"{path}, {row.place}" if layout.by is None else f"{path}: {_cell(row, layout.by, path)}"
-        values = _lists(row, lists, path) if lists else _steps(row, tuple(row.cells) if ragged else names, path)
+        if ragged and not row.cells:  # an empty line, which is a row only where it is to be answered
+            values = np.zeros((0, 1))
+        else:
+            values = _lists(row, lists, path) if lists else _steps(row, tuple(row.cells) if ragged else names, path)
         answer = _answer(row, layout.answer, path)
-        found.append(Series(name, values, answer))
+        found.append(Series(name, values, answer, row.line))
     return Found(found, tuple(lists) or (VALUE,))
 
 

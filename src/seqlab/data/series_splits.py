@@ -26,10 +26,11 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Part:
-    """A series, of which the steps from `first` on are to be forecast."""
+    """A series, of which the steps from `first` on are to be forecast; `skipped` steps of it come before its values."""
 
     series: Series
     first: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,4 +106,4 @@ def _beginning(series: Series, share: float) -> Series:
 def _end(series: Series, share: float, reach: int) -> Part:
     cut = _cut(series, share)
     start = max(0, cut - reach)
-    return Part(replace(series, values=series.values[start:]), cut - start)
+    return Part(replace(series, values=series.values[start:]), cut - start, start)

@@ -5,7 +5,7 @@ B rows · T steps · C variables, the O that are forecast first · H horizon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seqlab.data.batches import Batch, Examples
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 
 Floats = NDArray[np.float32]
 
@@ -38,10 +39,20 @@ class SeriesWindows(Examples):
     """
 
     def __init__(
-        self, series: Sequence[Floats], places: NDArray[np.int64], shape: Shape, spread: Floats, training: bool
+        self,
+        series: Sequence[Floats],
+        places: NDArray[np.int64],
+        shape: Shape,
+        spread: Floats,
+        training: bool,
+        records: Callable[[], Iterable[Record]] = tuple,
     ) -> None:
         super().__init__(np.minimum(places[:, 1], shape.window).tolist(), training)
         self.series, self.places, self.shape, self.spread = series, places, shape, torch.from_numpy(spread)
+        self._records = records
+
+    def records(self) -> Iterable[Record]:
+        return self._records()
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         own, rows = self.shape, [(self.series[number], begin) for number, begin in self.places[indices]]
@@ -64,11 +75,21 @@ class SeriesAnswers(Examples):
     """Whole series with an answer each: `inputs` and `mask` as above, `targets` (B, 1, O), and one `naive` guess."""
 
     def __init__(
-        self, series: Sequence[Floats], answers: Floats, naive: Floats, spread: Floats, training: bool
+        self,
+        series: Sequence[Floats],
+        answers: Floats,
+        naive: Floats,
+        spread: Floats,
+        training: bool,
+        records: Callable[[], Iterable[Record]] = tuple,
     ) -> None:
         super().__init__([len(one) for one in series], training)
         self.series, self.answers = series, torch.from_numpy(answers)
         self.naive, self.spread = torch.from_numpy(naive), torch.from_numpy(spread)
+        self._records = records
+
+    def records(self) -> Iterable[Record]:
+        return self._records()
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         targets = self.answers[torch.from_numpy(indices)][:, None]

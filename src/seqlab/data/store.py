@@ -161,12 +161,12 @@ def _encode(room: Path, records: Iterable[Record], plan: _Plan, progress: Callab
             ends = np.array([record.ends for record in batch])
             for role, encode in plan.encoders.items():
                 texts = [record.fields[role] for record in batch]
-                writers[role].write(texts, _encoded(encode, texts, batch), ends)
+                writers[role].write(texts, encoded(encode, texts, batch), ends)
             progress(sum(writer.bytes for writer in writers.values()))
         return {role: writer.finish() for role, writer in writers.items()}
 
 
-def _encoded(encode: Encoder, texts: list[str], batch: list[Record]) -> Sequence[Sequence[int] | Ids]:
+def encoded(encode: Encoder, texts: list[str], batch: Sequence[Record]) -> Sequence[Sequence[int] | Ids]:
     """The ids of texts; where there are none for one of them, the error names its place."""
     try:
         return encode(texts)

@@ -40,6 +40,10 @@ class Tree:
         return len(self.labels)
 
 
+NO_TREE = Tree([], [], np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+"""An empty line."""
+
+
 def parse(record: Record) -> Tree:
     """The tree of a line; what is wrong with it is a DataError with file, line and column."""
     labels: list[str] = []

@@ -23,11 +23,15 @@ class Score:
 
     log_probability: float
     tokens: int
+    unknown: int = 0
+    """How many of them are not in the vocabulary: what is scored is `<unk>`, whatever was written."""
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-probability of its tokens."""
-        mean = -self.log_probability / max(1, self.tokens)
+        """exp of the mean negative log-probability of its tokens; NaN where there are none."""
+        if not self.tokens:
+            return math.nan
+        mean = -self.log_probability / self.tokens
         return math.exp(mean) if mean < 700 else math.inf
 
 

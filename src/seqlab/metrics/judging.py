@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab import registry
-from seqlab.errors import DataError, RecipeError, nearest
+from seqlab.errors import DataError, RecipeError, caution, nearest
 from seqlab.metrics.metric import Better, Metric, Numbers
 from seqlab.metrics.resampling import SEED, interval, p_value, resampled_sums
 from seqlab.recipe import PartSettings
@@ -80,6 +80,10 @@ class Judged:
             self.tables[name] = np.stack(
                 [metric.statistics(text, those) for text, those in zip(hypotheses, references, strict=True)]
             )
+        named = ((name, metric.caution(hypotheses)) for name, metric in self.metrics.items())
+        self.cautions = [f"{name}: {said}" for name, said in named if said]
+        for said in self.cautions:
+            caution(said)
         numbers = {len(those) for those in references}
         each = numbers.pop() if len(numbers) == 1 else None
         self.signatures = {name: metric.signature(each) for name, metric in self.metrics.items()}

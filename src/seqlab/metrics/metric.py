@@ -38,6 +38,10 @@ class Metric(ABC):
     def signature(self, references: int | None) -> str:
         """All that a figure depends on, in sacreBLEU's form; None: lines have different numbers of references."""
 
+    def caution(self, hypotheses: Sequence[str]) -> str | None:
+        """What makes the figure of these texts doubtful."""
+        return None
+
     def parts(self, sums: Numbers) -> dict[str, float]:
         """What the figure is made of, for those who look closer."""
         return {}

@@ -16,6 +16,8 @@ from seqlab.recipe import PartSettings
 
 ORDERS = 4
 """BLEU counts n-grams of 1 to 4 words."""
+TOKENIZED = 100
+"""So many lines that end in " ." make sacreBLEU warn of tokenized text."""
 
 
 class BLEU(Metric):
@@ -31,7 +33,7 @@ class BLEU(Metric):
     better = "higher"
 
     def __init__(self, settings: Settings) -> None:
-        # force: no warning about texts that look tokenized, which one line alone cannot tell
+        # force: one line alone cannot tell whether texts look tokenized; `caution` says it of all of them
         self.library = bleu.BLEU(lowercase=settings.lowercase, tokenize=settings.tokenize, force=True)
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
@@ -40,6 +42,16 @@ class BLEU(Metric):
 
     def figure(self, sums: Numbers) -> float:
         return float(self._score(sums).score)
+
+    def caution(self, hypotheses: Sequence[str]) -> str | None:
+        """sacreBLEU's own warning, by its own rule."""
+        tokenized = sum(text.endswith(" .") for text in hypotheses)
+        if tokenized < TOKENIZED:
+            return None
+        return (
+            f"{tokenized:,} of {len(hypotheses):,} lines end in a tokenized period (' .'): BLEU is meant for "
+            "detokenized text, and may be too high or too low here"
+        )
 
     def parts(self, sums: Numbers) -> dict[str, float]:
         score = self._score(sums)

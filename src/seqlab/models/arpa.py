@@ -44,6 +44,10 @@ BEGINS, ENDS = "<s>", "</s>"
 LN10 = math.log(10)
 LINES = 1 << 16
 """Lines that are written at once."""
+SCORES = 1 << 24
+"""Numbers that are looked at at once to see whether any is above 1."""
+ROUNDING = 1e-3
+"""What logarithms of few digits may be above 0 when they are added."""
 
 
 def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
@@ -131,7 +135,7 @@ def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
         size = model.vocab_size if order == 1 else sizes[order - 1]
         for start in range(0, size, LINES):
             rows = slice(start, min(start + LINES, size))
-            tokens = _tokens(model, order, rows)
+            tokens = _tokens(model, order, np.arange(rows.start, rows.stop))
             words = [(ending if column else first)[tokens[:, column]].tolist() for column in range(order)]
             texts = list(map(" ".join, zip(*words, strict=True)))
             lines = _lines(model, order, rows, texts)
@@ -142,9 +146,9 @@ def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
     yield "\n\\end\\\n"
 
 
-def _tokens(model: NGram, order: int, rows: slice) -> Integers:
+def _tokens(model: NGram, order: int, ids: Integers) -> Integers:
     """The n-grams of some rows of a table, a column for each place."""
-    columns, ids = [], np.arange(rows.start, rows.stop)
+    columns = []
     for length in range(order, 1, -1):
         ids, word = np.divmod(model.table("keys", length)[torch.from_numpy(ids)].cpu().numpy(), model.vocab_size)
         columns.append(word)
@@ -193,17 +197,35 @@ class _Reader:
         keys = [np.arange(len(words))]
         log_probability = [np.delete(section.log_probability[place], 1)]  # `<end>` is predicted as `</s>`
         log_backoff = [np.delete(section.log_backoff[place], 0)]  # and is a context as `<s>`
+        lines = [np.delete(section.lines[place], 0)]
         for order in range(2, len(sizes) + 1):
             section = self.section(order, sizes)
             key, place = self.keys(section, keys)
             keys.append(key)
             log_probability.append(section.log_probability[place])
             log_backoff.append(section.log_backoff[place])
+            lines.append(section.lines[place])
         if self.line != b"\\end\\":
             raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
         model = NGram(NGram.Settings(order=len(sizes)), len(words))
         model.set_tables(Tables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
+        self.check_backoffs(model, words, lines)
         return model, words
+
+    def check_backoffs(self, model: NGram, words: Sequence[str], lines: Sequence[Integers]) -> None:
+        """A backoff above 1 is allowed as long as no word becomes more probable than 1 by it."""
+        rows = max(1, SCORES // len(words))
+        for order in range(1, model.order):
+            above = np.flatnonzero(model.table("log_backoff", order)[:-2].cpu().numpy() > ROUNDING)
+            for ids in np.split(above, range(rows, len(above), rows)):
+                contexts = _tokens(model, order, ids)
+                scores = model.logits(model(torch.from_numpy(contexts)).states[:, -1])
+                for row in np.flatnonzero(scores.amax(1).numpy() > ROUNDING)[:1]:
+                    spelt = " ".join([words[token] for token in contexts[row]])
+                    p, word = math.exp(scores[row].max()), words[int(scores[row].argmax())]
+                    self.number = int(lines[order - 1][ids[row]])
+                    what = f"this backoff makes the probability of '{word}' after '{spelt}' {p:.3g}, above 1"
+                    raise self.error(what, hint="the file is damaged, or its scores are no probabilities")
 
     def sizes(self) -> list[int]:
         """The header: how many n-grams of each order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 from seqlab.data.batches import Batch, Examples, Split, padded
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import described, read
+from seqlab.data.readers import as_given, described, read
 from seqlab.data.records import Record
+from seqlab.data.store import encoded
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.encoder import Encoder
 from seqlab.nn.summary import ClassHead, SummaryKind, summary
@@ -28,9 +30,18 @@ from seqlab.tokenizers.fitted import fitted
 class LabelledTexts(Examples):
     """Texts as tokens, and what is right of each: the number of a class, or of each class whether it is one."""
 
-    def __init__(self, texts: Sequence[Sequence[int]], labels: Tensor | None, training: bool = False) -> None:
+    def __init__(
+        self,
+        texts: Sequence[Sequence[int]],
+        labels: Tensor | None,
+        records: Sequence[Record],
+        training: bool = False,
+    ) -> None:
         super().__init__([len(text) for text in texts], training)
-        self.texts, self.labels = texts, labels
+        self.texts, self.labels, self.read = texts, labels, records
+
+    def records(self) -> Sequence[Record]:
+        return self.read
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self.texts[index] for index in indices])
@@ -99,19 +110,21 @@ class Classification(Task):
             labels = torch.zeros(len(known), len(self.labels), dtype=torch.bool)
             for row, several in enumerate(known):
                 labels[row, several] = True
-        return LabelledTexts(self._encoded([one.fields["text"] for one in records]), labels, training)
+        return LabelledTexts(self._encoded(records), labels, records, training)
 
     def asked(self, data: DataSettings) -> LabelledTexts:
-        return LabelledTexts(self._encoded(list(_whole(self._records(data, "valid", ("text",))))), None)
+        records = list(_whole(self._records(as_given(data), "valid", ("text",))))
+        return LabelledTexts(self._encoded(records), None, records)
 
     def _records(
         self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "label")
     ) -> Iterator[Record]:
         return read(data, which, roles, symbols=self.tokenizer.unit == "symbol")
 
-    def _encoded(self, texts: list[str]) -> list[list[int]]:
+    def _encoded(self, records: Sequence[Record]) -> list[list[int]]:
         longest, end = self.settings.longest, self.tokenizer.end_id
-        return [[*ids[:longest], end] for ids in self.tokenizer.encode_batch(texts)]
+        texts = [record.fields["text"] for record in records]
+        return [[*ids[:longest], end] for ids in encoded(self.tokenizer.encode_batch, texts, records)]
 
     def _named(self, record: Record) -> list[str]:
         label = record.fields["label"]
@@ -137,16 +150,13 @@ class Classification(Task):
         macro = sum(each) / max(1, len(each))
         return {"loss": totals["sum"] / totals["count"], **own, "macro_f1": macro, "examples": int(totals["count"])}
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         logits = cast(Classes, objective).logits(batch)
         one = self.settings.labels == "one"
         probabilities = (logits.softmax(-1) if one else logits.sigmoid()).tolist()
-        texts = [
-            " ".join(self.tokenizer.decode(tokens[mask].tolist()).split())
-            for tokens, mask in zip(batch["tokens"].cpu(), batch["mask"].cpu(), strict=True)
-        ]
         answer = self._one if one else self._several
-        return [{"text": text, **answer(p)} for text, p in zip(texts, probabilities, strict=True)]
+        each = zip(records, probabilities, strict=True)
+        return [{"text": record.fields["text"], **answer(p)} for record, p in each]
 
     def _one(self, p: Sequence[float]) -> dict[str, Any]:
         return answered(self.labels, p)
@@ -190,11 +200,12 @@ def answered(labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
     return {"answer": answer, "probability": probability, "probabilities": dict(zip(labels, p, strict=True))}
 
 
-def _whole(records: Iterator[Record]) -> Iterator[str]:
-    """Texts, the pieces of a long one put together."""
-    held: list[str] = []
+def _whole(records: Iterator[Record]) -> Iterator[Record]:
+    """The pieces of a long text put together."""
+    held: list[Record] = []
     for record in records:
-        held.append(record.fields["text"])
+        held.append(record)
         if record.ends:
-            yield "".join(held)
+            text = "".join(piece.fields["text"] for piece in held)
+            yield replace(held[0], fields={"text": text}, ends=True)
             held.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split
+from seqlab.data.readers import as_given
+from seqlab.data.records import Record
 from seqlab.data.series import Layout, Numbers
 from seqlab.data.series_splits import Part, read_parts
 from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
@@ -114,12 +116,13 @@ class Forecasting(Task):
         series, spread = self._scaled(parts), self._scaling_of_outputs.spread.astype(np.float32)
         if own.mode == "answer":  # the naive guess is the mean of those in training
             answers, naive = (self._scaling_of_outputs(x) for x in (_answers(parts), self.outputs.mean))
-            return SeriesAnswers(series, answers.astype(np.float32), naive.astype(np.float32), spread, training)
+            own_answers, guess = answers.astype(np.float32), naive.astype(np.float32)
+            return SeriesAnswers(series, own_answers, guess, spread, training, lambda: map(_series, parts))
         begins = [self._begins(part, own.stride if training else 1) for part in parts]
         numbers = np.repeat(np.arange(len(parts)), [len(one) for one in begins])
         windows = np.stack([numbers, np.concatenate(begins)], axis=1)
         shape = Shape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
-        return SeriesWindows(series, windows, shape, spread, training)
+        return SeriesWindows(series, windows, shape, spread, training, lambda: _steps(parts, begins))
 
     def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
         own = self.settings
@@ -182,14 +185,21 @@ class Forecasting(Task):
 
     def asked(self, data: DataSettings) -> Examples:
         """The end of each series, or all of it."""
-        parts, nothing = self._read(data, "valid"), np.zeros(len(self.outputs), dtype=np.float32)
+        parts, nothing = self._read(as_given(data), "valid"), np.zeros(len(self.outputs), dtype=np.float32)
         series = self._scaled(parts)
-        if self.settings.mode == "answer":
-            return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, training=False)
-        ends = np.array([(number, len(one)) for number, one in enumerate(series)])
-        return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, training=False)
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        def records() -> Iterator[Record]:
+            return map(_series, parts)
+
+        if self.settings.mode == "answer":
+            return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, False, records)
+        ends = np.array([(number, len(one)) for number, one in enumerate(series)])
+        return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, False, records)
+
+    def nothing(self, record: Record) -> dict[str, Any]:
+        return {"answer": "", "forecast": {}}
+
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
         names = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
         mask = batch.get("mask")
@@ -210,6 +220,19 @@ class Forecasting(Task):
             forecasts.append(following)
             known = torch.cat([known, following]) if following.shape[-1] == known.shape[-1] else known
         return torch.cat(forecasts)[: self.steps]
+
+
+def _series(part: Part) -> Record:
+    """The place of a series."""
+    file = part.series.name.removesuffix(f", line {part.series.line}")
+    return Record({}, file, part.series.line)
+
+
+def _steps(parts: Sequence[Part], begins: Sequence[range]) -> Iterator[Record]:
+    """The place of what is forecast: the first step of it."""
+    for part, own in zip(parts, begins, strict=True):
+        for begin in own:
+            yield Record({}, part.series.name, part.skipped + begin + 1, counted="step")
 
 
 def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Split
-from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.readers import described, empty_lines, fingerprint, read, size
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
@@ -72,15 +72,17 @@ class LanguageModelling(Task):
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> TextSplit:
         column = self.column(data, which)
         tokens, window = column.flat, self.settings.window
+        empty = empty_lines(data, which)
+        note = _left_out(empty, described(data, "train" if data.valid is None else which)) if empty else ""
         if training:
             if self.settings.reading == "streams":
-                return Lanes(tokens, window, self.streams, self.settings.stretch)
-            return Windows(tokens, window, None if self.sample is None else self._recut)
-        facts = self._facts(column, data.documents == "line")
+                return Lanes(tokens, window, self.streams, self.settings.stretch, note)
+            return Windows(tokens, window, None if self.sample is None else self._recut, note)
+        facts = {**self._facts(column, data.documents == "line"), "empty_lines": empty}
         if self.settings.reading == "windows":
-            return ScoredWindows(tokens, window, self.stride, self.tokenizer.end_id, facts)
+            return ScoredWindows(tokens, window, self.stride, self.tokenizer.end_id, facts, note)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts)
+        return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts, note)
 
     def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
         """Subword regularisation: the same text, cut by chance."""
@@ -152,4 +154,11 @@ class LanguageModelling(Task):
         if isinstance(split, ScoredLanes):
             read["lanes"] = split.lanes
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
-        return {"tokenizer": tokenizer, "reading": own.reading, **read, "unknown": "scored as one token"}
+        signature = {"tokenizer": tokenizer, "reading": own.reading, **read, "unknown": "scored as one token"}
+        empty = getattr(split, "facts", {}).get("empty_lines", 0)
+        return {**signature, "empty_lines": f"{empty:,} left out"} if empty else signature
+
+
+def _left_out(empty: int, where: str) -> str:
+    lines = "1 empty line is" if empty == 1 else f"{empty:,} empty lines are"
+    return f"{where}: {lines} left out; with data.empty_lines=true, each counts as a line of its end alone"

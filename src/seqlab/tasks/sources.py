@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from seqlab.data.batches import Batch, padded
 from seqlab.data.records import Record
@@ -136,20 +135,6 @@ class Sources:
             text = "<end>" if token == end else self.tokenizer.decode([token])
             shown.append(text if text.strip() else "␣" if text else "·")
         return shown
-
-    def readable(self, source: Mapping[str, Tensor]) -> str:
-        """One source (N,) as people wrote it: <labels>, numbers, words."""
-        real, words, beyond = source["mask"], self.tokenizer.vocab_size, self._all_beyond()
-        shown: list[str] = []
-        text: list[int] = []
-        values = source["values"][real].tolist() if "values" in source else [0.0] * int(real.sum())
-        for token, value in zip(source["tokens"][real].tolist(), values, strict=True):
-            if token < words:
-                text.append(token)
-                continue
-            one = beyond[token - words]
-            shown.append(f"<{one}>" if isinstance(one, str) else f"{one[0] + value * one[1]:g}")
-        return " ".join([*shown, *self.tokenizer.decode(text).split()])
 
 
 def _table(records: Iterator[Record], role: str) -> Iterator[list[float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -15,7 +15,7 @@ from torch import nn
 from seqlab.data.batches import Batch, Examples, Split, padded
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import read
+from seqlab.data.readers import as_given, read
 from seqlab.data.records import Record
 from seqlab.data.spelling import Alphabet, Spellings
 from seqlab.errors import DataError, RecipeError
@@ -32,8 +32,10 @@ from seqlab.tokenizers.fitted import fitted
 @dataclass(frozen=True)
 class Sentence:
     words: list[str]
+    """None of an empty line, which only answers may be asked for."""
     tags: list[str]
     """None at all where they are asked for."""
+    record: Record
 
 
 @dataclass(frozen=True)
@@ -102,24 +104,38 @@ class Tagging(Task):
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> TaggedSentences:
         sentences = _sentences(data, which)
+        for sentence in sentences:
+            self._refuse_unknown_tags(sentence)
         return TaggedSentences(sentences, self.tokenizer, self.known, self.settings.unknown if training else None)
 
     def asked(self, data: DataSettings) -> TaggedSentences:
         """Lines of plain texts are cut at blanks."""
-        sentences = _sentences(data.model_copy(update={"documents": "line"}), "valid", ("text",))
+        sentences = _sentences(as_given(data).model_copy(update={"documents": "line"}), "valid", ("text",))
         return TaggedSentences(sentences, self.tokenizer, self.known)
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
-        found = []
-        for codes, tags in zip(batch["text"].tolist(), cast(Tags, objective).best(batch), strict=True):
-            words = "".join(map(chr, codes)).rstrip("\0").split(" ")
-            line = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
-            answer: dict[str, Any] = {"answer": line, "words": words, "tags": tags}
-            if self.known.types:
-                text = [(span, " ".join(words[span.start : span.stop])) for span in spans(tags)]
-                answer["spans"] = [{**span._asdict(), "text": inside} for span, inside in text]
-            found.append(answer)
-        return found
+    def _refuse_unknown_tags(self, sentence: Sentence) -> None:
+        for word, tag in zip(sentence.words, sentence.tags, strict=True):
+            if tag not in self.known.tags:
+                known = ", ".join(self.known.tags[:10]) + (", ..." if len(self.known.tags) > 10 else "")
+                what = f"the tag '{tag}' of '{word}' is not in the training data"
+                hint = f"the tags are {known}: put the sentence right, or add such ones to data.train"
+                raise DataError(what, where=sentence.record.place, hint=hint)
+
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+        return [self._answer(*each) for each in zip(records, cast(Tags, objective).best(batch), strict=True)]
+
+    def nothing(self, record: Record) -> dict[str, Any]:
+        return self._answer(record, [])
+
+    def _answer(self, record: Record, tags: list[str]) -> dict[str, Any]:
+        text = record.fields["text"]
+        words = text.split()
+        line = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
+        answer: dict[str, Any] = {"text": text, "answer": line, "words": words, "tags": tags}
+        if self.known.types:
+            each = [(span, " ".join(words[span.start : span.stop])) for span in spans(tags)]
+            answer["spans"] = [{**span._asdict(), "text": inside} for span, inside in each]
+        return answer
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """Spans are counted as conlleval does: right are those with the right type, start and stop."""
@@ -145,8 +161,8 @@ class TaggedSentences(Examples):
     """`tokens`, `mask` and `tags` (B, T), where −1 is a tag that is not known; the spelling of each word.
 
     `spellings` (U, L) are those of all different words of a batch, and `spelt` (B, T) says which is whose. For an
-    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there is
-    the `text` instead, as code points.
+    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there are
+    neither.
     """
 
     def __init__(
@@ -154,17 +170,20 @@ class TaggedSentences(Examples):
     ) -> None:
         super().__init__([len(sentence.words) for sentence in sentences], training=hide is not None)
         self.sentences, self.hide, self.unknown_id = sentences, hide or 0.0, tokenizer.unknown_id or 0
-        self.tokens = [np.array(ids) for ids in _encoded(sentences, tokenizer)]
+        self.tokens = [np.array(ids, dtype=np.int64) for ids in _encoded(sentences, tokenizer)]
         tags = {tag: number for number, tag in enumerate(known.tags)}
         self.tags = [[tags.get(tag, -1) for tag in sentence.tags] for sentence in sentences]
         words = dict.fromkeys(word for sentence in sentences for word in sentence.words)
         numbers = {word: number for number, word in enumerate(words)}
-        self.words = [np.array([numbers[word] for word in sentence.words]) for sentence in sentences]
+        self.words = [np.array([numbers[word] for word in sentence.words], dtype=np.int64) for sentence in sentences]
         self.spellings = Spellings(list(words), known.alphabet)
         flat = np.concatenate(self.tokens)
         self.unknown = 0 if tokenizer.unknown_id is None else int((flat == tokenizer.unknown_id).sum())
         self.single = np.bincount(flat, minlength=tokenizer.vocab_size) == 1
         self.types = {} if self.training else {type: number for number, type in enumerate(known.types)}
+
+    def records(self) -> Iterator[Record]:
+        return (sentence.record for sentence in self.sentences)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self._read(int(index), key) for index in indices])
@@ -174,8 +193,7 @@ class TaggedSentences(Examples):
         spellings = torch.from_numpy(self.spellings.of(different))
         batch = Batch(tokens=tokens, mask=mask, spelt=spelt, spellings=spellings)
         if not self.sentences[indices[0]].tags:
-            texts = [" ".join(self.sentences[index].words) for index in indices]
-            return Batch(batch, text=padded([[ord(character) for character in text] for text in texts])[0])
+            return batch
         batch["tags"] = padded([self.tags[index] for index in indices])[0]
         if self.types:
             batch["spans"] = torch.tensor(self._spans(indices), dtype=torch.long).reshape(-1, 4)
@@ -203,18 +221,18 @@ def _sentences(
     """The sentences of a split, each with a tag for each word; without tags, where they are not among the roles."""
     found = [_sentence(record) for record in read(data, which, roles)]
     if not found:
-        raise DataError(f"there are no sentences in data.{which}", hint="name a file that has some")
+        raise DataError("there are no sentences", where=f"data.{which}", hint="name a file that has some")
     return found
 
 
 def _sentence(record: Record) -> Sentence:
     words, tags = record.fields["text"].split(), record.fields.get("tags", "").split()
-    if not words:
+    if not words and "tags" in record.fields:
         raise DataError("a sentence without words", where=record.place, hint="leave it out")
     if "tags" in record.fields and len(words) != len(tags):
         what, hint = f"{len(words)} words but {len(tags)} tags", "give each word, between blanks, one tag"
         raise DataError(what, where=record.place, hint=hint)
-    return Sentence(words, tags)
+    return Sentence(words, tags, record)
 
 
 def _encoded(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> list[list[int]]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from seqlab.data.batches import Batch, Split
+from seqlab.data.records import Record
 from seqlab.decoding.choose import Choose
 from seqlab.errors import RunError
 from seqlab.objectives.objective import Objective
@@ -26,6 +27,16 @@ class Prompts:
 
     tokens: list[list[int]]
     source: Batch | None = None
+
+
+def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
+    """How many tokens of what is read, in each row of a batch, are not in the vocabulary."""
+    prefix = "source." if "source.tokens" in batch else ""
+    tokens, mask = batch[f"{prefix}tokens"], batch[f"{prefix}mask"]
+    if tokenizer.unknown_id is None:
+        return [0] * len(tokens)
+    counts: list[int] = ((tokens == tokenizer.unknown_id) & mask).sum(1).tolist()
+    return counts
 
 
 class Task(ABC):
@@ -90,12 +101,17 @@ class Task(ABC):
         """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
         raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         """For models that answer: what a person reads about each example of a batch, as plain data.
 
-        `text` is what was asked (if it can be shown in a line), `answer` the answer in a line; other keys as they are.
+        `text` is what was asked, exactly as its record has it, and `answer` the answer in a line; other keys as they
+        are.
         """
         raise NotImplementedError
+
+    def nothing(self, record: Record) -> dict[str, Any]:
+        """For models that answer: the same of an example that has nothing to read (an empty line)."""
+        return {"text": "\t".join(record.fields.values()), "answer": ""}
 
     def ahead(self, steps: int) -> Task:
         """For models that forecast: the same, with answers that reach so many steps ahead."""

@@ -24,7 +24,7 @@ from seqlab.data.contents import format_in
 from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import described, fingerprint, read, size, sources
+from seqlab.data.readers import as_given, described, fingerprint, read, size, sources
 from seqlab.data.records import Record
 from seqlab.data.store import Column, TokenStore
 from seqlab.decoding.alignment import looked_at, most
@@ -54,9 +54,9 @@ class Pairs(Examples):
         conditions: Mapping[str, Column],
         target: Column | None = None,
         training: bool = False,
-        texts: Callable[[str], list[str]] = lambda role: [],
+        records: Callable[[], Iterator[Record]] = lambda: iter(()),
     ) -> None:
-        self.task, self.conditions, self.target, self.texts = task, conditions, target, texts
+        self.task, self.conditions, self.target, self._records = task, conditions, target, records
         read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
         written = read if target is None else np.diff(target.offsets)
         self.reading = read
@@ -69,6 +69,13 @@ class Pairs(Examples):
             self.rows = np.flatnonzero(np.maximum(read, written) <= task.settings.longest)
             self.note = _left_out(len(read) - len(self.rows), len(read), task.settings.longest)
         super().__init__(order[self.rows].tolist(), training)
+
+    def records(self) -> Iterator[Record]:
+        """Read again: ids are mapped from a file, and texts need not fit into memory."""
+        if not self.training:
+            return self._records()
+        kept = set(self.rows.tolist())
+        return (record for row, record in enumerate(self._records()) if row in kept)
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         rows = self.rows[indices].tolist()
@@ -161,20 +168,18 @@ class Translation(Task):
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Pairs:
         columns = self._columns(data, which, [*self.settings.conditions, TARGET])
         target = columns.pop(TARGET)
-
-        def texts(role: str) -> list[str]:
-            return [record.fields[role] for record in self._records(data, which)]
-
-        return Pairs(self, columns, target, training, texts)
+        return Pairs(self, columns, target, training, lambda: self._records(data, which))
 
     def asked(self, data: DataSettings) -> Pairs:
         """Of a plain text, every line is a source, an empty one too; several conditions have tabs between them."""
-        roles = list(self.settings.conditions)
+        roles, data = list(self.settings.conditions), as_given(data)
         plain = {not isinstance(one, str) and format_in(one, data) == "txt" for one in sources(data, "valid")}
         if len(plain) > 1:
-            raise DataError("some of the files are plain texts and others are not", hint="ask for them apart")
+            what = "some of the files are plain texts and others are not"
+            raise DataError(what, where=described(data, "valid"), hint="ask for them apart")
         typed = (lambda: typed_lines(data, roles)) if plain == {True} else None
-        return Pairs(self, self._columns(data, "valid", roles, typed))
+        columns = self._columns(data, "valid", roles, typed)
+        return Pairs(self, columns, records=typed or (lambda: self._records(data, "valid", roles)))
 
     def _columns(
         self,
@@ -213,13 +218,14 @@ class Translation(Task):
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
 
     def references(self, split: Split) -> list[str]:
-        return cast(Pairs, split).texts(TARGET)
+        return [record.fields[TARGET] for record in cast(Pairs, split).records()]
 
     def source_lengths(self, split: Split) -> list[int]:
         """Of all texts among the conditions."""
         roles = [role for role, kind in self.settings.conditions.items() if kind == "text"]
-        columns = [map(len, cast(Pairs, split).texts(role)) for role in roles]
-        return [sum(each) for each in zip(*columns, strict=True)] or super().source_lengths(split)
+        if not roles:
+            return super().source_lengths(split)
+        return [sum(len(record.fields[role]) for role in roles) for record in cast(Pairs, split).records()]
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
         """Several conditions have tabs between them."""
@@ -231,7 +237,16 @@ class Translation(Task):
                 raise DataError(self._too_long(length), hint="shorten it")
         return Prompts([[self.tokenizer.end_id] for _ in texts], self.sources.tensors(rows))
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """An empty source is answered like any other, by what the model says to it."""
+        answers = self._answers(objective, batch)
+        return [{"text": self.given(record), **one} for record, one in zip(records, answers, strict=True)]
+
+    def given(self, record: Record) -> str:
+        """What an example asks for, as it stands in its line or row: its conditions, with tabs between them."""
+        return "\t".join(record.fields[role] for role in self.settings.conditions)
+
+    def _answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         source = batch.part("source")
         assert source is not None
         lengths = source["mask"].sum(1)
@@ -243,8 +258,7 @@ class Translation(Task):
             looked_at(model, {name: tensor[:1] for name, tensor in source.items()}, [0], self.tokenizer.end_id)
         found = self.searched(model, source) if self.choose is None else self._drawn(model, batch, self.choose)
         rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
-        each = zip(rows, found, strict=True)
-        return [{"text": self.sources.readable(row), **self._answer(model, row, own)} for row, own in each]
+        return [self._answer(model, row, own) for row, own in zip(rows, found, strict=True)]
 
     def _answers_to_some(
         self, objective: Objective, batch: Batch, lengths: Tensor, short: Tensor
@@ -254,9 +268,9 @@ class Translation(Task):
         source = batch.part("source") or {}
         some = Batch({f"source.{name}": tensor[short, :width] for name, tensor in source.items()})
         some["examples"] = batch["examples"][short]
-        answers = iter(self.answers(objective, some) if width else [])
+        answers = iter(self._answers(objective, some) if width else [])
         return [
-            next(answers) if one else {"text": "", "answer": "", "error": self._too_long(length)}
+            next(answers) if one else {"answer": "", "error": self._too_long(length)}
             for one, length in zip(short.tolist(), lengths.tolist(), strict=True)
         ]
 

@@ -14,9 +14,9 @@ from seqlab import registry
 from seqlab.data.batches import Batch, Examples, Split, padded
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import read
+from seqlab.data.readers import as_given, read
 from seqlab.data.records import Record
-from seqlab.data.trees import Tree, levels, parse
+from seqlab.data.trees import NO_TREE, Tree, levels, parse
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoder
 from seqlab.nn.dropout import Dropout
@@ -32,10 +32,18 @@ class Trees(Examples):
     """Trees with the token of each leaf (0 of other nodes), and the class of each node where it is known."""
 
     def __init__(
-        self, trees: Sequence[Tree], tokens: Sequence[list[int]], labels: Sequence[list[int]] | None, training: bool
+        self,
+        records: Sequence[Record],
+        trees: Sequence[Tree],
+        tokens: Sequence[list[int]],
+        labels: Sequence[list[int]] | None,
+        training: bool,
     ) -> None:
         super().__init__([len(tree) for tree in trees], training)
-        self.trees, self.tokens, self.labels = trees, tokens, labels
+        self.read, self.trees, self.tokens, self.labels = records, trees, tokens, labels
+
+    def records(self) -> Sequence[Record]:
+        return self.read
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self.tokens[index] for index in indices])
@@ -89,20 +97,22 @@ class TreeClassification(Task):
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Trees:
         numbers = {label: number for number, label in enumerate(self.labels)}
-        found = list(_trees(data, which))
+        found = list(_trees(data.model_copy(update={"empty_lines": False}), which))
         labels = [[label_number(label, numbers, record) for label in tree.labels] for record, tree in found]
-        return self._split([tree for _, tree in found], labels, training)
+        return self._split(found, labels, training)
 
     def asked(self, data: DataSettings) -> Trees:
         """Whatever stands in the place of labels."""
-        return self._split([tree for _, tree in _trees(data, "valid")], None, training=False)
+        return self._split(list(_trees(as_given(data), "valid")), None, training=False)
 
-    def _split(self, trees: list[Tree], labels: list[list[int]] | None, training: bool) -> Trees:
+    def _split(self, found: list[tuple[Record, Tree]], labels: list[list[int]] | None, training: bool) -> Trees:
+        records, trees = [record for record, _ in found], [tree for _, tree in found]
         words = sorted({word for tree in trees for word in tree.words if word})
         unknown = cast(int, self.tokenizer.unknown_id)
         encoded = self.tokenizer.encode_batch(words)
         ids = {word: tokens[0] if len(tokens) == 1 else unknown for word, tokens in zip(words, encoded, strict=True)}
-        return Trees(trees, [[ids[word] if word else 0 for word in tree.words] for tree in trees], labels, training)
+        tokens = [[ids[word] if word else 0 for word in tree.words] for tree in trees]
+        return Trees(records, trees, tokens, labels, training)
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """Of roots, unless it says nodes. `binary_accuracy` where labels are numbers: are roots that are not of the
@@ -113,21 +123,21 @@ class TreeClassification(Task):
             own["binary_accuracy"] = totals["polar_right"] / totals["polar"]
         return {**own, "nodes_accuracy": nodes, "examples": int(totals["roots"]), "nodes": int(totals["count"])}
 
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         """The root's label; and in `tree`, that of every phrase."""
         p = cast(NodeClasses, objective).logits(batch).softmax(-1).cpu()
-        leaves = torch.zeros(batch["mask"].numel(), dtype=torch.bool)
-        leaves[batch["places"][: len(batch["places"]) - len(batch["children"]) // 2].cpu()] = True
-        rows = zip(batch["tokens"].cpu(), batch["mask"].cpu(), leaves.view(batch["mask"].shape), p, strict=True)
-        return [self._answer(tokens[real], leaf[real], own[real]) for tokens, real, leaf, own in rows]
+        rows = zip(records, batch["mask"].cpu(), p, strict=True)
+        return [self._answer(record, own[real]) for record, real, own in rows]
 
-    def _answer(self, tokens: Tensor, leaf: Tensor, p: Tensor) -> dict[str, Any]:
-        words = [self.tokenizer.token(token) for token in tokens[leaf].tolist()]
-        unread, built = iter(words), list[str]()  # what is built and has no parent yet
-        for best, is_leaf in zip(p.argmax(-1).tolist(), leaf.tolist(), strict=True):
-            inside = next(unread) if is_leaf else " ".join([built.pop(-2), built.pop()])
+    def _answer(self, record: Record, p: Tensor) -> dict[str, Any]:
+        tree, built = parse(record), list[str]()  # what is built and has no parent yet
+        for best, word in zip(p.argmax(-1).tolist(), tree.words, strict=True):
+            inside = word or " ".join([built.pop(-2), built.pop()])
             built.append(f"({self.labels[best]} {inside})")
-        return {"text": " ".join(words), **answered(self.labels, p[-1].tolist()), "tree": built[0]}
+        return {"text": record.fields["text"], **answered(self.labels, p[-1].tolist()), "tree": built[0]}
+
+    def nothing(self, record: Record) -> dict[str, Any]:
+        return {**super().nothing(record), "tree": ""}
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
@@ -136,4 +146,4 @@ class TreeClassification(Task):
 
 def _trees(data: DataSettings, which: Literal["train", "valid"]) -> Iterator[tuple[Record, Tree]]:
     for record in read(data.model_copy(update={"documents": "line"}), which):
-        yield record, parse(record)
+        yield record, parse(record) if record.fields["text"].strip() or not data.empty_lines else NO_TREE

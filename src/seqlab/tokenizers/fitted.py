@@ -65,11 +65,9 @@ def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str]) ->
     with work(f"learning the tokenizer from {described(data, 'train')}", size(data, "train")) as progress:
         try:
             return cls.fit(texts(), settings)
-        except DataError:
-            if last is None:
-                raise
-            with last.blamed():
-                raise
+        except DataError as error:
+            where = error.where or (described(data, "train") if last is None else last.place)
+            raise DataError(error.what, where=where, hint=error.hint) from None
 
 
 def _load(folder: Path, lock: Lock) -> Tokenizer | None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from seqlab.errors import RunError, warned
+from seqlab.errors import RunError, caution
 
 FILE = ".lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -33,7 +33,7 @@ class Lock:
     file that a killed process has left, or that was copied with a run, locks nothing.
     """
 
-    def __init__(self, folder: Path, said: Callable[[str], None] = warned) -> None:
+    def __init__(self, folder: Path, said: Callable[[str], None] = caution) -> None:
         """Does not wait: a folder that someone else writes into is an error that says who it is."""
         self.folder, self.path, self.file = folder, folder / FILE, -1
         self.made: list[Path] = []
