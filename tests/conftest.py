@@ -172,6 +172,16 @@ def _threads(request: pytest.FixtureRequest):
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def double():
+    """Weights and numbers are made in double precision."""
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
     """`shared_data("ptb")` is that folder or file of the shared data; the test is skipped where it is missing."""
