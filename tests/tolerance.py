@@ -5,8 +5,8 @@
   are 1e-16 of it, so that a chain of steps may make them a million times larger, as a chaotic net does, and a mistake
   that changes anything in the first nine digits is still seen.
 - What is about float32 itself, such as kernels, packed models and whole trainings: as many roundings as there are one
-  after the other (`close` with `steps`, `rounding`). Where nobody can say how much a chain makes of a rounding error, it
-  is measured: another path may be as far from double precision as the plain path in float32 is (`no_worse`).
+  after the other (`close` with `steps`, `rounding`). Where nobody can say how much a chain makes of a rounding error,
+  it is measured: another path may be as far from double precision as the plain path in float32 is (`no_worse`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 EPSILON = torch.finfo(torch.float32).eps
-"""The distance from 1 to the next number of float32; a single operation is wrong by half of it, relative to its result."""
+"""The distance from 1 to the next number of float32; a single operation is wrong by half of it, in proportion."""
 
 
 def rounding(steps: float, size: float = 1.0) -> float:
     """By how much two float32 computations may differ that round `steps` times, one after the other, numbers of `size`.
 
-    Each is wrong by at most steps · ε / 2 · size (Higham 2002, Accuracy and stability of numerical algorithms, ch. 3), so
-    that the two differ by at most steps · ε · size. A sum of n numbers rounds n times, and its size is that of its terms
-    together, not of its result; log p from logits of size s is wrong by s ε even where log p is small.
+    Each is wrong by at most steps · ε / 2 · size (Higham 2002, Accuracy and stability of numerical algorithms, ch. 3),
+    so that the two differ by at most steps · ε · size. A sum of n numbers rounds n times, and its size is that of its
+    terms together, not of its result; log p from logits of size s is wrong by s ε even where log p is small.
     """
     return steps * EPSILON * size
 

@@ -118,7 +118,7 @@ def shipped(name: str) -> LanguageModel:
 
 @cache
 def exact(name: str) -> LanguageModel:
-    """The same in double precision, if it computes: n-grams look up, and a mixture holds what its parts give as bits."""
+    """The same in double precision; but n-grams look numbers up, and a mixture holds what its parts give as bits."""
     model = shipped(name)
     return model if isinstance(model, NGram | Mixture) else copy.deepcopy(model).double()
 

@@ -15,7 +15,6 @@ from seqlab.models.language_model import State
 pytestmark = pytest.mark.parametrize("name", BUILDERS)
 
 
-
 def chances(model, states):
     return model.logits(states).log_softmax(-1)
 
