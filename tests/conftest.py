@@ -1,12 +1,152 @@
-"""What all tests share: a cache of their own, one thread, and the shared data where it is there."""
+"""What all tests share: a cache of their own, seeds, threads, an order, and which of them may be skipped.
 
+    --seed N|random    every test begins with generators seeded by N and its own name; 0 by default
+    --shuffle          in an order drawn from the seed: files, and the tests within each file
+    --threads N        that torch computes with; 1 by default
+    --strict-skips     a test that is skipped for a reason that is not expected (`EXPECTED_SKIPS`) fails the session
+
+The first line says which seed it is: the same options again repeat a run.
+"""
+
+import hashlib
 import os
+import random
+import re
+import secrets
+import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 SHARED = Path(__file__).resolve().parents[1] / "../shared/data"
+sys.path.insert(0, str(Path(__file__).parent))  # `tolerance` is imported by name
+
+NO_COMPILER = os.environ.get("CXX") == "false" or not (shutil.which("c++") or shutil.which("g++"))
+EXPECTED_SKIPS = {
+    r"^the shared data has no .* here$": not SHARED.exists(),
+    r"^there is no C\+\+ compiler ": NO_COMPILER,
+    r"^mounting is not permitted here": True,  # a container may lack the right
+}
+"""Reasons for which a test may be skipped, and whether that is so on this machine."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("seqlab")
+    group.addoption("--seed", default="0", metavar="N|random", help="of every generator, mixed with the test's name")
+    group.addoption("--shuffle", action="store_true", help="run files, and the tests within each, in a random order")
+    group.addoption("--threads", type=int, default=1, metavar="N", help="threads that torch computes with")
+    group.addoption("--strict-skips", action="store_true", help="fail if a skip is not expected")
+
+
+# ---------------------------------------------------------------------- seeds and order
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", {}).get("seed", config.getoption("seed"))
+    config.option.seed = secrets.randbelow(2**32) if given == "random" else int(given)
+    # examples are drawn from the seed too, and no test has a time limit
+    hypothesis.settings.register_profile("seqlab", deadline=None, print_blob=True, database=None)
+    hypothesis.settings.load_profile("seqlab")
+    hypothesis.core.global_force_seed = config.option.seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """The processes of pytest-xdist draw no seeds of their own."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.get_terminal_writer().line(f"seqlab: {_again(session.config)}")
+
+
+def _again(config: pytest.Config) -> str:
+    return f"--seed {config.option.seed}" + (" --shuffle" if config.option.shuffle else "")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files stay together: what a file trains once for all its tests is not trained again."""
+    if config.option.shuffle:
+        items.sort(key=lambda item: (_number(config, str(item.path)), _number(config, item.nodeid)))
+
+
+def _number(config: pytest.Config, name: str) -> int:
+    """A function of the seed and a name alone, whatever ran before."""
+    return int.from_bytes(hashlib.sha256(f"{config.option.seed} {name}".encode()).digest()[:4])
+
+
+def _seed(config: pytest.Config, name: str) -> None:
+    import numpy as np
+    import torch
+
+    seed = _number(config, name)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """What a file draws when it is imported."""
+    if isinstance(collector, pytest.Module):
+        _seed(collector.config, collector.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> None:
+    """What fixtures draw that several tests share: which test asks for them first depends on the order."""
+    if fixturedef.scope != "function":
+        _seed(request.config, f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}")
+
+
+@pytest.fixture(autouse=True)
+def _seeded(request: pytest.FixtureRequest) -> None:
+    _seed(request.config, request.node.nodeid)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = (yield).get_result()
+    if report.failed:
+        report.sections.append(("seed", f"again with the same numbers: {_again(item.config)}"))
+
+
+# ---------------------------------------------------------------------- skips
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter) -> None:
+    skipped = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        terminalreporter.section("skipped")
+    for reason, count in sorted(skipped.items()):
+        mark = "" if _expected(reason) else "  (not expected)"
+        terminalreporter.write_line(f"{count:5} {reason}{mark}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not session.config.option.strict_skips or hasattr(session.config, "workerinput"):
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = {_reason(report) for report in reporter.stats.get("skipped", [])}
+    if session.exitstatus == pytest.ExitCode.OK and not all(map(_expected, skipped)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _reason(report) -> str:
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _expected(reason: str) -> bool:
+    return any(here and re.search(pattern, reason) for pattern, here in EXPECTED_SKIPS.items())
+
+
+# ---------------------------------------------------------------------- what tests use
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,14 +162,24 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors on one thread: no slower, and the same whoever else is at work."""
+def _threads(request: pytest.FixtureRequest):
+    """The same number for each test: one by default, since tensors are small and others are at work."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(request.config.option.threads)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def double():
+    """Weights and numbers are made in double precision."""
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Every model that reads a source, small, with weights far from zero: what the contracts are tested on."""
 
+import copy
 from functools import cache
 
 import torch
@@ -70,6 +71,12 @@ def build(name: str, seed: int = 1) -> LanguageModel:
 def shipped(name: str) -> LanguageModel:
     """One that tests share and do not change."""
     return build(name)
+
+
+@cache
+def exact(name: str) -> LanguageModel:
+    """The same in double precision."""
+    return copy.deepcopy(shipped(name)).double()
 
 
 def some_sources(lengths, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tolerance import close
 
 from seqlab import registry
 from seqlab.fusion.loop import maps
@@ -9,7 +10,6 @@ from seqlab.nn.recording import record, remarks
 from seqlab.nn.recurrent import Arrangement, Recurrent, Stack
 
 ROWS, TIME, WIDTH, HIDDEN = 3, 6, 5, 4
-NEAR = {"atol": 1e-9, "rtol": 1e-9}
 REGULAR = {"recurrent_dropout": 0.3, "weight_drop": 0.3, "zoneout": 0.2, "layer_norm": True}
 MASK = torch.arange(TIME) < torch.tensor([6, 2, 4])[:, None]
 
@@ -61,7 +61,7 @@ def test_the_compiled_loop_equals_step_by_step(name, arrangement, mask):
         found = results(fused, some(), mask)
     assert all("compiled loop" in one for one in said), said
     for a, b in zip(found, results(plain, some(), mask), strict=True):
-        torch.testing.assert_close(a, b, **NEAR)
+        close(a, b)
 
 
 @needs_compiler
@@ -86,9 +86,9 @@ def test_padding_and_neighbours_change_nothing(name, connections, back):
     outputs, after = model(x, model.start(ROWS, x), MASK)
     for row, length in enumerate(MASK.sum(1).tolist()):
         alone, last = model(x[row : row + 1, :length], model.start(1, x))
-        torch.testing.assert_close(outputs[row, :length], alone[0], **NEAR)
+        close(outputs[row, :length], alone[0])
         for a, b in zip([p for layer in after for p in layer], [p for layer in last for p in layer], strict=True):
-            torch.testing.assert_close(a[row], b[0], **NEAR)
+            close(a[row], b[0])
 
 
 @every_cell
@@ -101,7 +101,7 @@ def test_both_directions_are_two_runs(name):
         own = x[row : row + 1, :length]
         forward, _ = there(own, there.start(1, own))
         backward, _ = back(own.flip(1), back.start(1, own))
-        torch.testing.assert_close(outputs[row, :length], torch.cat([forward, backward.flip(1)], -1)[0], **NEAR)
+        close(outputs[row, :length], torch.cat([forward, backward.flip(1)], -1)[0])
 
 
 @every_cell
@@ -129,9 +129,9 @@ def test_pieces_with_the_state_carried_equal_one_long_run(name, fuse):
     for start, stop in [(0, 1), (1, 4), (4, 6)]:
         piece, state = model(x[:, start:stop], state)
         pieces.append(piece)
-    torch.testing.assert_close(torch.cat(pieces, 1), whole, **NEAR)
+    close(torch.cat(pieces, 1), whole)
     for a, b in zip([p for layer in state for p in layer], [p for layer in last for p in layer], strict=True):
-        torch.testing.assert_close(a, b, **NEAR)
+        close(a, b)
 
 
 @every_cell

@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from shipped_models import BUILDERS, CONTEXT, shipped, some_tokens
+from shipped_models import BUILDERS, CONTEXT, exact, shipped, some_tokens
+from tolerance import close, no_worse, rounding
 
 from seqlab.decoding.choose import Greedy, Sample, gumbel
-from seqlab.decoding.generate import generate
+from seqlab.decoding.generate import generate, read
 from seqlab.decoding.logits import Temperature, TopK, TopP
 from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import score
@@ -108,37 +109,63 @@ def test_scores_do_not_depend_on_neighbours(name):
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_a_score_begins_after_the_end_of_the_vocabulary_at_hand(name):
-    model, text = shipped(name), PROMPTS[5]
+    model, text = exact(name), PROMPTS[5]
     for end in (0, 7):
         with torch.no_grad():
             output = model(torch.tensor([[end, *text[:-1]]]))
             expected = -model.losses(output.states[0], torch.tensor(text)).sum().item()
-        assert score(model, [text], end)[0].log_probability == pytest.approx(expected, abs=1e-4)
+        assert score(model, [text], end)[0].log_probability == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_packed_equals_unpacked(name):
-    plain = shipped(name)
-    model = packed(plain)
-    assert list(plain.state_dict()) == list(shipped(name).state_dict())
-    for a, b in zip(score(plain, PROMPTS, end=0), score(model, PROMPTS, end=0), strict=True):
-        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-5 * max(1, a.tokens))
+    before = {key: tensor.clone() for key, tensor in shipped(name).state_dict().items()}
+    model = packed(shipped(name))
+    after = shipped(name).state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[key], tensor) for key, tensor in before.items())
+    as_near(name, model, lambda one: torch.tensor([own.log_probability for own in score(one, PROMPTS, end=0)]))
     for prompt in PROMPTS[:8]:
-        one, other = texts(plain, [prompt])[0], texts(model, [prompt])[0]
-        assert [token for token, _ in one] == [token for token, _ in other]
-        assert [p for _, p in one] == pytest.approx([p for _, p in other], abs=1e-5)
+        text = [token for token, _ in texts(model, [prompt])[0]]
+        as_near(name, model, lambda one, prompt=prompt, text=text: step_by_step(one, prompt, text))
+
+
+def as_near(name, packed, computed):
+    """What is computed of a packed model is as near to double precision as that of the plain one. Where there is no
+    double precision (n-grams look up, a mixture holds bits), it is near the plain one."""
+    found, plain = computed(packed).float(), computed(shipped(name)).float()
+    if exact(name) is shipped(name):
+        close(found, plain, steps=64)
+    else:
+        no_worse(found, plain, computed(exact(name)).double())
+
+
+@torch.no_grad()
+def step_by_step(model, prompt, text):
+    """Log-probabilities of all tokens at every step of a text: a model may choose another where two are near a tie."""
+    reading = read(model, [prompt])
+    logits, state = [reading.logits], reading.state
+    for token in text[:-1]:
+        more, state = model.step(torch.tensor([token]), state)
+        logits.append(more)
+    return torch.cat(logits).log_softmax(-1)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_log_probabilities_are_those_of_one_long_reading(name):
     """Decoding step by step scores its text as the training path does."""
-    model, prompt = shipped(name), PROMPTS[5]
-    new = texts(packed(model), [prompt], CHOICES["sampling"], 30)[0]
+    twin, prompt = packed(shipped(name)), PROMPTS[5]
+    new = texts(twin, [prompt], CHOICES["sampling"], 30)[0]
     text = torch.tensor([[*prompt, *(token for token, _ in new)]])
-    with torch.no_grad():
-        scores = model.logits(model(text).states).log_softmax(-1)[0, len(prompt) - 1 : -1]
-    expected = scores.gather(1, text[0, len(prompt) :, None])[:, 0]
-    assert [p for _, p in new] == pytest.approx(expected.tolist(), abs=1e-5)
+
+    @torch.no_grad()
+    def chances(one):
+        if one is twin:
+            return torch.tensor([p for _, p in new])
+        scores = one.logits(one(text).states).log_softmax(-1)[0, len(prompt) - 1 : -1]
+        return scores.gather(1, text[0, len(prompt) :, None])[:, 0]
+
+    as_near(name, twin, chances)
 
 
 def test_a_text_beyond_the_context_goes_on_from_half_of_it():
@@ -230,8 +257,8 @@ def test_top_p_keeps_the_fewest_that_reach_p(p):
     kept = TopP(p)(logits)
     for before, after in zip(logits.double().softmax(-1), kept.isfinite(), strict=True):
         mass = before[after].sum()
-        assert mass >= p - 1e-6
-        assert mass - before[after].min() < p  # without the least of them it would be too little
+        assert mass >= p - rounding(12)  # a sum of twelve in float32
+        assert mass - before[after].min() < p + rounding(12)  # without the least of them it would be too little
         assert before[after].min() >= before[~after].max() if not after.all() else True
 
 

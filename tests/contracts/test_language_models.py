@@ -5,16 +5,14 @@ import copy
 import pytest
 import torch
 from safetensors.torch import load, save
-from shipped_models import BUILDERS, CONTEXT, VOCAB, build, shipped, some_tokens
+from shipped_models import BUILDERS, CONTEXT, VOCAB, build, exact, shipped, some_tokens
+from tolerance import close
 from torch.nn import functional as F
 
 from seqlab.decoding.packing import packed
 from seqlab.models.language_model import State
-from seqlab.models.rnn import RecurrentLanguageModel
 
 pytestmark = pytest.mark.parametrize("name", BUILDERS)
-
-NEAR = {"atol": 1e-5, "rtol": 0}
 
 
 def chances(model, states):
@@ -22,8 +20,8 @@ def chances(model, states):
 
 
 def assert_near(a, b):
-    """Equal to 1e-5; where the one is −∞, so is the other."""
-    torch.testing.assert_close(a, b, **NEAR)
+    """In double precision; tables of n-grams, and the mixture with one, are float32: a handful of roundings."""
+    close(a, b, steps=64)
 
 
 def read(model, tokens, mask=None):
@@ -66,14 +64,14 @@ def test_log_probabilities_are_of_all_tokens_and_differ(name):
 
 
 def test_with_and_without_a_state_are_the_same(name):
-    model, tokens = shipped(name), some_tokens(3, 11)
+    model, tokens = exact(name), some_tokens(3, 11)
     with torch.no_grad():
         assert_near(chances(model, model(tokens).states), read(model, tokens)[0])
 
 
 @pytest.mark.parametrize("with_state", [True, False])
 def test_padding_is_ignored(name, with_state):
-    model, lengths = shipped(name), [5, 1, 9, 3]
+    model, lengths = exact(name), [5, 1, 9, 3]
     tokens, mask = ragged(lengths)
     junk = torch.where(mask, tokens, (tokens + 7) % VOCAB)
     with torch.no_grad():
@@ -87,7 +85,7 @@ def test_padding_is_ignored(name, with_state):
 
 
 def test_state_after_padding_is_that_of_the_last_real_token(name):
-    model, lengths = shipped(name), [5, 1, 9, 3]
+    model, lengths = exact(name), [5, 1, 9, 3]
     tokens, mask = ragged(lengths)
     _, state = read(model, tokens, mask)
     assert state.lengths.tolist() == lengths
@@ -132,7 +130,7 @@ def test_gradients_reach_through_a_carried_state_until_it_is_detached(name):
 
 
 def test_one_position_at_a_time_equals_all_at_once(name):
-    model, tokens = shipped(name), some_tokens(3, 40)
+    model, tokens = exact(name), some_tokens(3, 40)
     whole, _ = read(model, tokens)
     state = model.start(rows=3)
     for time in range(40):
@@ -141,7 +139,7 @@ def test_one_position_at_a_time_equals_all_at_once(name):
 
 
 def test_a_carried_state_equals_one_long_run(name):
-    model, tokens = shipped(name), some_tokens(3, 50)
+    model, tokens = exact(name), some_tokens(3, 50)
     whole, _ = read(model, tokens)
     _, state = read(model, tokens[:, :23])
     with torch.no_grad():
@@ -149,9 +147,7 @@ def test_a_carried_state_equals_one_long_run(name):
 
 
 def test_chunks_of_any_size_equal_one_long_run(name):
-    """In double precision: one path's rounding errors, 6e-6 after 60 steps of an Elman net, are not another's."""
-    model, tokens = shipped(name), some_tokens(2, 60)
-    model = copy.deepcopy(model).double() if isinstance(model, RecurrentLanguageModel) else model
+    model, tokens = exact(name), some_tokens(2, 60)
     whole, last = read(model, tokens)
     state, start = model.start(rows=2), 0
     for size in (1, 17, 2, 16, 15, 9):
@@ -165,7 +161,7 @@ def test_chunks_of_any_size_equal_one_long_run(name):
 
 def test_chunks_with_padding_in_the_middle(name):
     """Rows that end in different chunks, as prompts of different lengths do."""
-    model, lengths = shipped(name), [3, 16, 29]
+    model, lengths = exact(name), [3, 16, 29]
     tokens, mask = ragged(lengths)
     state = model.start(rows=3)
     for start in range(0, 29, 8):
@@ -180,7 +176,7 @@ def test_chunks_with_padding_in_the_middle(name):
 
 @pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 1, 0], [2], [0, 0, 2, 2, 1]])
 def test_select_reorders_repeats_and_drops(name, rows):
-    model = shipped(name)
+    model = exact(name)
     tokens, mask = ragged([5, 12, 8])
     _, state = read(model, tokens, mask)
     kept = state.select(torch.tensor(rows))
@@ -193,7 +189,7 @@ def test_select_reorders_repeats_and_drops(name, rows):
 
 def test_repeated_rows_go_separate_ways(name):
     """Copies share nothing: what one reads, the other does not see."""
-    model = shipped(name)
+    model = exact(name)
     _, state = read(model, some_tokens(1, 5))
     _, twins = step(model, torch.tensor([1, 9]), state.select(torch.tensor([0, 0])))
     found, _ = step(model, torch.tensor([4, 4]), twins)
@@ -235,7 +231,7 @@ def test_a_compact_state_and_the_one_it_came_from_are_two(name):
 
 @pytest.mark.parametrize("lengths", [(4, 9), (40, 3), (3, 40), (17, 16)])
 def test_join_of_different_lengths_and_capacities(name, lengths):
-    model = shipped(name)
+    model = exact(name)
     texts = [some_tokens(2, length, seed=length) for length in lengths]
     states = [read(model, text)[1] for text in texts]
     following = torch.tensor([1, 2, 3, 4])
@@ -252,7 +248,7 @@ def test_join_of_different_lengths_and_capacities(name, lengths):
 
 
 def test_a_used_state_cannot_be_used_again(name):
-    model, tokens = shipped(name), some_tokens(2, 3)
+    model, tokens = exact(name), some_tokens(2, 3)
     _, state = read(model, tokens)
     copied = state.select(torch.arange(2))
     first, _ = step(model, tokens[:, 0], state)
@@ -262,7 +258,7 @@ def test_a_used_state_cannot_be_used_again(name):
 
 
 def test_state_as_named_tensors(name):
-    model, tokens = shipped(name), some_tokens(2, 20)
+    model, tokens = exact(name), some_tokens(2, 20)
     _, state = read(model, tokens)
     copied = State.from_tensors(load(save(state.tensors())))
     assert_near(step(model, tokens[:, 3], copied)[0], step(model, tokens[:, 3], state)[0])
@@ -281,7 +277,7 @@ def test_save_and_load(name):
 
 
 def test_batch_of_one_and_of_many(name):
-    model, tokens = shipped(name), some_tokens(33, 20)
+    model, tokens = exact(name), some_tokens(33, 20)
     many, _ = read(model, tokens)
     for row in (0, 1, 17, 32):
         assert_near(many[row : row + 1], read(model, tokens[row : row + 1])[0])
@@ -289,7 +285,7 @@ def test_batch_of_one_and_of_many(name):
 
 
 def test_losses_equal_the_cross_entropy_of_logits(name):
-    model, tokens = shipped(name), some_tokens(4, 15)
+    model, tokens = exact(name), some_tokens(4, 15)
     targets = some_tokens(4, 15, seed=9).flatten()
     with torch.no_grad():
         states = model(tokens).states.flatten(0, 1)
@@ -309,11 +305,11 @@ def test_rows_do_not_see_each_other(name):
 
 
 def test_the_future_is_not_seen(name):
-    model, tokens = shipped(name), some_tokens(2, 12)
+    model, tokens = exact(name), some_tokens(2, 12)
     changed = tokens.clone()
     changed[:, 8:] = (changed[:, 8:] + 5) % VOCAB
     with torch.no_grad():
-        assert_near(model(tokens).states[:, :8].float(), model(changed).states[:, :8].float())
+        assert_near(model(tokens).states[:, :8].double(), model(changed).states[:, :8].double())
 
 
 def test_nothing_is_kept_in_self(name):
@@ -350,4 +346,4 @@ def test_gradients_of_single_steps_equal_those_of_all_at_once(name):
         logits, state = model.step(column, state)
         total = total + logits.log_softmax(-1).sum()
     for one, other in zip(torch.autograd.grad(total, weights), at_once, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+        close(one, other)

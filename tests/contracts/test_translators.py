@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from shipped_translators import BUILDERS, LABELS, VOCAB, build, row_of, shipped, some_sources
+from shipped_translators import BUILDERS, LABELS, VOCAB, build, exact, row_of, shipped, some_sources
+from tolerance import close, rounding
 
 from seqlab.decoding.alignment import looked_at
 from seqlab.decoding.beam import Beam, beam_search
@@ -24,10 +25,6 @@ def chances(model, states):
     return model.logits(states).log_softmax(-1)
 
 
-def near(a, b):
-    torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
-
-
 @torch.no_grad()
 def whole(model, tokens=TOKENS, mask=MASK, source=SOURCE):
     return chances(model, model(tokens, None, mask, source).states)
@@ -35,35 +32,35 @@ def whole(model, tokens=TOKENS, mask=MASK, source=SOURCE):
 
 def test_each_row_is_as_if_it_were_alone(name):
     """Neither the padding of its source, nor that of its target, nor its neighbours matter."""
-    model = shipped(name)
+    model = exact(name)
     together = whole(model)
     for row, length in enumerate(WRITTEN):
         alone = whole(model, TOKENS[row : row + 1, :length], None, row_of(SOURCE, row))
-        near(together[row, :length], alone[0])
+        close(together[row, :length], alone[0])
 
 
 def test_a_state_is_the_same_as_none(name):
-    model = shipped(name)
+    model = exact(name)
     with torch.no_grad():
         output = model(TOKENS, model.start(SOURCE, 6), MASK)
-        near(chances(model, output.states)[MASK], whole(model)[MASK])
+        close(chances(model, output.states)[MASK], whole(model)[MASK])
         assert output.state.lengths.tolist() == WRITTEN
 
 
 def test_one_position_at_a_time_with_several_rows_a_source(name):
-    model, expected = shipped(name), whole(model=shipped(name), mask=None)
+    model, expected = exact(name), whole(model=exact(name), mask=None)
     with torch.no_grad():
         state, found = model.start(SOURCE, 12), []
         for time in range(TOKENS.shape[1]):
             logits, state = model.step(TOKENS[:, time].repeat_interleave(2), state)
             found.append(logits.log_softmax(-1))
     for rows in (slice(0, None, 2), slice(1, None, 2)):
-        near(torch.stack(found, 1)[rows], expected)
+        close(torch.stack(found, 1)[rows], expected)
 
 
 def test_rows_come_and_go(name):
     """Any rows of any sources, repeated and dropped, without the sources that nobody reads, and joined with others."""
-    model, expected = shipped(name), whole(model=shipped(name), mask=None)
+    model, expected = exact(name), whole(model=exact(name), mask=None)
     with torch.no_grad():
         state = model(TOKENS[:, :3], model.start(SOURCE, 6)).state
         other = model(TOKENS[2:4, :3], model.start({k: v[2:4] for k, v in SOURCE.items()}, 2)).state
@@ -72,7 +69,7 @@ def test_rows_come_and_go(name):
             ([4, 4, 1, 1], state.select(torch.tensor([4, 4, 1, 1])).compact()),
             ([5, 1, 2, 3], state.select(torch.tensor([5, 1])).join(other)),
         ):
-            near(chances(model, model(TOKENS[rows, 3:], after).states), expected[rows, 3:])
+            close(chances(model, model(TOKENS[rows, 3:], after).states), expected[rows, 3:])
 
 
 def test_gradients_reach_every_weight(name):
@@ -95,14 +92,14 @@ def test_gradients_reach_every_weight(name):
 
 def test_the_source_matters(name):
     """Another word, and another label: other chances."""
-    model, source = shipped(name), {key: tensor.clone() for key, tensor in SOURCE.items()}
+    model, source = exact(name), {key: tensor.clone() for key, tensor in SOURCE.items()}
     before = whole(model)
     source["tokens"][0, 3] = (source["tokens"][0, 3] + 1) % VOCAB
     source["tokens"][1, 0] = VOCAB + (source["tokens"][1, 0] - VOCAB + 1) % LABELS
     after = whole(model, source=source)
     assert (after - before)[0].abs().max() > 1e-4
     assert (after - before)[1].abs().max() > 1e-4
-    near(after[4:][MASK[4:]], before[4:][MASK[4:]])
+    close(after[4:][MASK[4:]], before[4:][MASK[4:]])
 
 
 def test_attention_is_noted_and_changes_no_bit(name):
@@ -119,16 +116,17 @@ def test_attention_is_noted_and_changes_no_bit(name):
         real = torch.nn.functional.pad(SOURCE["mask"], [0, one.shape[-1] - SOURCE["mask"].shape[1]])
         assert (one.masked_fill(real[:, None, None], 0) == 0).all()
         if "local" not in name:  # which is not normalised
-            near(one.sum(-1), torch.ones(one.shape[:-1]))
+            close(one.sum(-1), torch.ones(one.shape[:-1]), steps=one.shape[-1])
 
 
-def test_sentences_are_searched_side_by_side_as_if_alone(name):
-    """To the bit, where they are packed for decoding."""
-    model = packed(shipped(name))
+@pytest.mark.parametrize("lengths", [LENGTHS, [3, 16, 9], [32, 5]], ids=["padded", "16", "32"])
+def test_sentences_are_searched_side_by_side_as_if_alone(name, lengths):
+    """To the bit, where they are packed for decoding, also where no source needs to be padded to a multiple of 16."""
+    model, source = packed(shipped(name)), some_sources(lengths)
     for beam in (Beam(1), Beam(4, 0.6), Beam(3, 1.0, best=1)):
-        together = beam_search(model, [[0]] * 6, beam, 12, STOP, SOURCE)
+        together = beam_search(model, [[0]] * len(lengths), beam, 12, STOP, source)
         for row, found in enumerate(together):
-            (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(SOURCE, row))
+            (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(source, row))
             assert found == alone
 
 
@@ -144,7 +142,8 @@ def test_a_penalty_for_what_was_not_looked_at(name):
             weights = looked_at(shipped(name), row_of(SOURCE, row), one.tokens, 0)
             missed = weights.sum(0).clamp(1e-9, 1).log().sum().item()
             plain = one.log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
-            assert one.rank == pytest.approx(plain + 0.2 * missed, abs=1e-3)
+            # every logarithm is wrong by as much as a weight is in proportion, which is that of scores of size 20
+            assert one.rank == pytest.approx(plain + 0.2 * missed, abs=0.2 * len(weights.T) * rounding(64, 20))
 
 
 def test_no_hypothesis_is_shorter_than_asked(name):

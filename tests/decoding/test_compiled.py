@@ -233,5 +233,7 @@ def test_products_that_depend_on_no_neighbour(shape):
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             assert torch.equal(steady_product(a[-1:, :1], other[-1:]), whole[-1:, :1])
+    view = torch.stack([b, b], 2).flatten(2)[..., :columns]  # not contiguous, but not transposed either
+    assert torch.equal(steady_product(a, view), steady_product(a, b))
     longer = steady_product(F.pad(a, [0, 16]), F.pad(b, [0, 0, 0, 16]))
     assert torch.equal(longer, steady_product(a, b))

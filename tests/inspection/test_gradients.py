@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tolerance import close
 from torch import nn
 
 from seqlab.data.batches import Batch
@@ -19,6 +20,8 @@ from seqlab.objectives.forecast import Forecast
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.tags import Tags, TagScores
 
+pytestmark = pytest.mark.usefixtures("double")
+
 
 def model(cell, width=8, **settings):
     torch.manual_seed(0)
@@ -32,12 +35,7 @@ def through_time(net, length):
     return gradients_through_time(NextToken(NextToken.Settings(kind="next-token"), net), batch)
 
 
-def test_powers():
-    assert pytest.approx(20959.16, abs=0.01) == 1.01**1000
-    assert pytest.approx(4.317e-5, rel=1e-3) == 0.99**1000
-
-
-@pytest.mark.parametrize("scale", [0.9, 1.0, 1.1])
+@pytest.mark.parametrize("scale", [0.9, 0.99, 1.0, 1.01, 1.1])
 def test_gradients_shrink_and_grow_with_the_matrix(scale):
     """A linear recurrence h' = s Q h with Q orthogonal: exactly s^distance."""
     net = model({"kind": "elman", "activation": "relu"})
@@ -48,7 +46,7 @@ def test_gradients_shrink_and_grow_with_the_matrix(scale):
         cell.recurrent.weight.copy_(scale * torch.eye(8))
     norms = through_time(net, 20)[0]["h.0"]
     for distance, size in enumerate(norms):
-        assert size == pytest.approx(norms[0] * scale**distance, rel=1e-4)
+        assert size == pytest.approx(norms[0] * scale**distance, rel=1e-9)
     (found,) = matrices(net)
     assert found.radius == pytest.approx(scale)
     assert found.singular == pytest.approx([scale] * 8)
@@ -58,7 +56,7 @@ def test_nothing_vanishes_in_an_additive_memory():
     """The part h is made of c, so that gradients travel in c alone, at their full size."""
     norms, _ = through_time(model("memory"), 30)
     assert norms["h.0"][1:] == [0.0] * 29
-    assert norms["c.0"][29] == pytest.approx(norms["c.0"][1], rel=1e-4)
+    assert norms["c.0"][29] == pytest.approx(norms["c.0"][1], rel=1e-9)
 
 
 def test_gates_of_every_layer_are_seen():
@@ -146,7 +144,7 @@ def test_what_reads_sequences_of_different_lengths(build, parts):
     for name, norms in found.norms.items():
         for distance, size in enumerate(norms):
             own = [one[name][distance] for one in each if distance < len(one[name])]
-            assert size == pytest.approx(sum(own) / len(own), rel=1e-3, abs=1e-9)
+            assert size == pytest.approx(sum(own) / len(own), rel=1e-9, abs=1e-12)
     assert len(health(objective, batch, length=2).distances) == 2
 
 
@@ -156,7 +154,7 @@ def test_the_end_of_a_tagged_sentence_is_its_last_word_or_its_first():
     scores = objective.head.scores(states).log_softmax(-1)
     for found, ends in zip(losses_at_the_ends(objective, batch), [(5, 1, 3), (0, 0, 0)], strict=True):
         each = [scores[row, end, batch["tags"][row, end]] for row, end in enumerate(ends)]
-        torch.testing.assert_close(found, -sum(each))
+        close(found, -sum(each))
 
 
 def test_the_surface_of_a_model():
@@ -168,7 +166,7 @@ def test_the_surface_of_a_model():
     found = surface(objective, Batch(batch), rate=0.5, clip_norm=0.01, points=5, span=0.2)
     with torch.no_grad():
         loss = objective(Batch(batch))
-    assert found.losses[2][2] == pytest.approx(float(loss.sum / loss.count), rel=1e-5)
+    assert found.losses[2][2] == pytest.approx(float(loss.sum / loss.count), rel=1e-9)
     assert found.losses[2][3] < found.losses[2][2] < found.losses[2][1]
     slope = (found.losses[2][1] - found.losses[2][3]) / 0.2
     assert found.direction == "recurrent matrices"

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from tolerance import close
 
 from seqlab import registry
 from seqlab.models.forecasters import SeriesDense, SeriesLinear, SeriesRecurrent, latest
 from seqlab.recipe import Recipe
 from seqlab.recipe_tree import shipped
+
+pytestmark = pytest.mark.usefixtures("double")
 
 SIZES = {"window": 50, "inputs": 1, "outputs": 1, "horizon": 1}
 
@@ -39,7 +42,7 @@ def test_weights_start_as_they_do_in_keras():
     for cell in model.recurrent.layers:
         limit = (6 / (cell.width + 20)) ** 0.5
         assert 0.7 * limit < cell.input.weight.abs().max() <= limit
-        assert torch.allclose(cell.recurrent.weight @ cell.recurrent.weight.T, torch.eye(20), atol=1e-5)
+        close(cell.recurrent.weight @ cell.recurrent.weight.T, torch.eye(20))
         assert cell.input.bias.abs().max() == 0
     assert model.head.bias == 0
     assert built("series-recurrent", cell="irnn").recurrent.layers[0].input.weight.abs().max() < 0.01  # its own start
@@ -75,8 +78,8 @@ def test_deep_nets_are_their_equations(head):
         expected = h @ model.head.weight.detach().double().numpy().T + model.head.bias.item()
     found = model(x, every=True)
     assert found.shape == (1, 50, 1, 1)
-    assert np.abs(found.detach().numpy().ravel() - expected.ravel()).max() < 1e-5
-    assert torch.equal(model(x)[:, 0], found[:, -1])
+    close(found.flatten(), torch.from_numpy(expected).flatten())
+    close(model(x)[:, 0], found[:, -1])
 
 
 MANY = {"window": 6, "inputs": 3, "outputs": 2, "horizon": 4}
@@ -102,7 +105,7 @@ def test_padding_and_neighbours_change_nothing(name):
     assert together.shape == (3, 1, 4, 2)
     for row, length in enumerate(lengths):
         alone = model(x[row : row + 1, :length])
-        assert torch.allclose(alone[0], together[row], atol=1e-5)
+        close(alone[0], together[row])
     assert model.every_step == (kind in ("series-recurrent", "series-transformer"))
 
 
@@ -111,7 +114,7 @@ def test_a_linear_forecaster_begins_as_the_naive_one_and_follows_the_level():
     x = torch.randn(2, 6, 3)
     assert torch.equal(model(x)[:, 0], x[:, -1:, :2].expand(-1, 4, -1))
     torch.nn.init.normal_(model.output.weight)
-    assert torch.allclose(model(x + 10), model(x) + 10, atol=1e-4)
+    close(model(x + 10), model(x) + 10)
 
 
 def test_the_latest_steps():

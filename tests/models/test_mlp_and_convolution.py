@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+from tolerance import close
 from torch import nn
 from torch.nn import functional as F
 
 from seqlab.models.conv import ConvolutionalLanguageModel
 from seqlab.models.mlp import MLP, OneHotLinear
 from seqlab.nn.convolution import CausalConvolution
+
+pytestmark = pytest.mark.usefixtures("double")
 
 VOCAB = 11
 
@@ -16,9 +19,9 @@ def test_one_hot_inputs_are_one_hot_vectors():
     torch.manual_seed(0)
     layer = OneHotLinear(3, VOCAB, 5)
     windows = torch.tensor([[[4, 0, 10], [-1, -1, 2]]])
-    vectors = (F.one_hot(windows.clamp(min=0), VOCAB) * (windows >= 0)[..., None]).float()
+    vectors = (F.one_hot(windows.clamp(min=0), VOCAB) * (windows >= 0)[..., None]).double()
     expected = vectors.flatten(-2) @ layer.columns.weight + layer.bias
-    torch.testing.assert_close(layer(windows), expected)
+    close(layer(windows), expected)
 
 
 def test_embedded_windows_by_hand():
@@ -28,9 +31,9 @@ def test_embedded_windows_by_hand():
     states = model(tokens).states
     e = model.embedding.weight
     expected = torch.tanh(model.hidden.weight @ torch.cat([e[2], e[7], e[1]]) + model.hidden.bias)
-    torch.testing.assert_close(states[0, -1], expected)
+    close(states[0, -1], expected)
     first = torch.tanh(model.hidden.weight @ torch.cat([torch.zeros(8), e[5]]) + model.hidden.bias)
-    torch.testing.assert_close(states[0, 0], first)
+    close(states[0, 0], first)
 
 
 @pytest.mark.parametrize("far", [3, 8])
@@ -53,7 +56,7 @@ def test_convolution_equals_the_library(taps, dilation):
         theirs.bias.copy_(ours.linear.bias)
     x = torch.randn(3, 20, 5)
     expected = theirs(F.pad(x.mT, [(taps - 1) * dilation, 0])).mT
-    torch.testing.assert_close(ours(x)[0], expected)
+    close(ours(x)[0], expected)
 
 
 @pytest.mark.parametrize(("growth", "field"), [(1, 9), (2, 31)])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tolerance import close
 
 from seqlab.nn.dropout import Dropout, EmbeddingDropout, VariationalDropout, dropout
 
@@ -69,6 +70,6 @@ def test_its_gradient_is_its_mask_and_a_seed_repeats_it():
         found.append(Dropout(0.4)(x))
     assert torch.equal(*found)
     (slope,) = torch.autograd.grad(found[0].sum(), x)
-    torch.testing.assert_close(slope * x, found[0])
+    close(slope * x, found[0], steps=2)
     half = Dropout(0.4)(torch.ones(8, dtype=torch.bfloat16))
     assert half.dtype == torch.bfloat16

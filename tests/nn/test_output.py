@@ -4,6 +4,7 @@ from decimal import Decimal, localcontext
 
 import pytest
 import torch
+from tolerance import close, rounding
 from torch.nn import functional as F
 
 from seqlab.errors import RecipeError
@@ -31,7 +32,8 @@ def test_many_samples_come_close_to_the_whole_softmax(tied):
         estimated = layer.train().losses(states, targets, embedding)
         exact = layer.eval().losses(states, targets, embedding)
     torch.testing.assert_close(estimated, exact, atol=0.02, rtol=0)
-    torch.testing.assert_close(exact, F.cross_entropy(layer.logits(states, embedding), targets, reduction="none"))
+    whole = F.cross_entropy(layer.logits(states, embedding), targets, reduction="none")
+    close(exact, whole, steps=WIDTH + VOCAB, size=10)
 
 
 def test_the_estimate_of_the_sum_is_unbiased():
@@ -48,7 +50,7 @@ def test_samples_follow_the_stated_distribution():
     layer, _ = sampled(400_000)
     drawn = torch.bincount(layer._draw(torch.device("cpu")), minlength=VOCAB) / 400_000
     chance = layer._chance(torch.arange(VOCAB))
-    assert chance.sum() == pytest.approx(1, abs=1e-5)
+    assert chance.sum() == pytest.approx(1, abs=rounding(VOCAB))
     torch.testing.assert_close(drawn, chance, atol=0.003, rtol=0)
 
 
@@ -60,8 +62,8 @@ def test_chances_are_exact_in_a_large_vocabulary():
     with localcontext() as context:
         context.prec = 40
         exact = [float((Decimal(k + 2) / (k + 1)).ln() / Decimal(size + 1).ln()) for k in ids]
-    assert layer._chance(torch.tensor(ids)).tolist() == pytest.approx(exact, rel=3e-7)
-    assert layer._chance(torch.arange(size)).double().sum().item() == pytest.approx(1, abs=1e-6)
+    assert layer._chance(torch.tensor(ids)).tolist() == pytest.approx(exact, rel=rounding(3))
+    assert layer._chance(torch.arange(size)).double().sum().item() == pytest.approx(1, abs=rounding(3))
 
 
 def test_only_the_sampled_rows_have_gradients():
@@ -72,12 +74,13 @@ def test_only_the_sampled_rows_have_gradients():
     assert touched.sum() <= 5
 
 
+@pytest.mark.usefixtures("double")
 def test_adaptive_probabilities_sum_to_one_and_rare_words_have_narrow_vectors():
     settings = AdaptiveSoftmax.Settings(kind="adaptive", cutoffs=[10, 30, 900], shrink=4)
     layer = AdaptiveSoftmax(settings, WIDTH, VOCAB, None)
     states = torch.randn(5, 2, WIDTH)
     chances = layer.logits(states, None).exp()
-    torch.testing.assert_close(chances.sum(-1), torch.ones(5, 2))
+    close(chances.sum(-1), torch.ones(5, 2))
     assert [tail[0].out_features for tail in layer.clusters.tail] == [4, 1]  # 900 is beyond the vocabulary
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tolerance import close
 
 from seqlab.models.recurrent_encoder import RecurrentEncoder
 from seqlab.nn.summary import Attention, ClassHead, Last, summary
@@ -27,7 +28,7 @@ def test_padding_changes_nothing_exactly(kind, directions, padded):
     together = part(noisy, mask)
     for row, length in enumerate(LENGTHS):
         alone = part(states[row : row + 1, :length], mask[row : row + 1, :length])
-        torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-12, atol=1e-12)
+        close(together[row : row + 1], alone)
     together.sum().backward()
     assert (noisy.grad[~mask] == 0).all()
     assert noisy.grad[mask].isfinite().all()
@@ -45,7 +46,7 @@ def test_what_each_one_is(kind, expected, padded):
     states, mask = padded
     for row, length in enumerate(LENGTHS):
         found = summary(kind, 6, directions=2)(states, mask)[row]
-        torch.testing.assert_close(found, expected(states[row, :length]))
+        close(found, expected(states[row, :length]))
 
 
 def test_the_last_state_of_one_direction_is_whole(padded):
@@ -57,11 +58,11 @@ def test_attention_takes_shares_and_learns_where_to_look(padded):
     states, mask = padded
     part = Attention(6).double()
     shares = part.shares(states, mask)
-    torch.testing.assert_close(shares.sum(1), torch.ones(3, dtype=torch.double))
+    close(shares.sum(1), torch.ones(3, dtype=torch.double))
     assert (shares[~mask] == 0).all()
-    torch.testing.assert_close(part(states, mask)[0], shares[0] @ states[0])
+    close(part(states, mask)[0], shares[0] @ states[0])
     torch.nn.init.zeros_(part.query.weight)  # a query of nothing looks everywhere alike
-    torch.testing.assert_close(part(states, mask)[2], states[2, :3].mean(0))
+    close(part(states, mask)[2], states[2, :3].mean(0))
 
 
 def test_last_of_both_ways_has_read_all_of_a_text():
@@ -87,4 +88,4 @@ def test_the_head_drops_only_in_training(padded):
     head = ClassHead(summary("mean", 6), 0.5, 6, 3).double()
     assert not torch.equal(head(states, mask), head(states, mask))
     head.eval()
-    torch.testing.assert_close(head(states, mask), head.linear(head.summary(states, mask)))
+    close(head(states, mask), head.linear(head.summary(states, mask)))

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from tolerance import close
 
 from seqlab.data.records import Record
 from seqlab.data.trees import levels, parse
@@ -102,9 +103,9 @@ def embeddings():
 def agree(cell, trees, embeddings):
     ours, theirs = batched(cell, trees, embeddings), [walked(cell, one, embeddings) for one in trees]
     for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+        close(one, other)
     for one, other in zip(gradients(ours, cell, embeddings), gradients(theirs, cell, embeddings), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+        close(one, other)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -129,7 +130,7 @@ def test_the_order_of_trees_does_not_matter(cell, embeddings):
     places = rng.sample(range(7), 7)
     there, shuffled = batched(cell, trees, embeddings), batched(cell, [trees[p] for p in places], embeddings)
     for place, one in zip(places, shuffled, strict=True):
-        torch.testing.assert_close(one, there[place], rtol=1e-12, atol=1e-13)
+        close(one, there[place])
 
 
 def test_left_and_right_are_told_apart(cell, embeddings):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tolerance import rounding
 from torch import nn
 
 from seqlab.data.batches import Batch
@@ -53,7 +54,7 @@ def test_one_label(classes):
     logits = [[[0.0, 0.0, 0.0]], [[5.0, 0.0, 0.0]], [[0.0, 2.0, 1.0]]]
     loss = classes(given(logits, torch.tensor([0, 0, 2])))
     expected = math.log(3) + math.log(1 + 2 * math.exp(-5)) + math.log(1 + math.exp(1) + math.exp(-1))
-    assert loss.sum.item() == pytest.approx(expected, rel=1e-6)
+    assert loss.sum.item() == pytest.approx(expected, rel=rounding(9))
     parts = {name: int(value) for name, value in loss.parts.items()}
     assert int(loss.count) == 3
     assert parts["right"] == 2
@@ -66,7 +67,7 @@ def test_several_labels(classes):
     labels = torch.tensor([[1, 0, 1], [0, 0, 0]]).bool()
     loss = classes(given([[[2.0, -1.0, -3.0]], [[-1.0, -1.0, -1.0]]], labels))
     wrong = [-2.0, -1.0, 3.0, -1.0, -1.0, -1.0]  # the logit against what is right
-    assert loss.sum.item() == pytest.approx(sum(math.log1p(math.exp(z)) for z in wrong), rel=1e-6)
+    assert loss.sum.item() == pytest.approx(sum(math.log1p(math.exp(z)) for z in wrong), rel=rounding(9))
     parts = {name: int(value) for name, value in loss.parts.items()}
     assert parts["right"] == 1
     assert [parts[f"given.{n}"] for n in range(3)] == [1, 0, 1]
@@ -79,7 +80,7 @@ def test_nodes_are_summed_and_roots_are_the_last_ones(nodes):
     loss = nodes(given(logits, torch.tensor([[0, 2, 0], [1, 1, 0]]), mask))
     sure = math.log(1 + 2 * math.exp(-3))
     last = math.log(sum(map(math.exp, [0.9, 1.0, 0.8]))) - 0.9
-    assert loss.sum.item() == pytest.approx(3 * sure + (sure + 3) + last, rel=1e-5)
+    assert loss.sum.item() == pytest.approx(3 * sure + (sure + 3) + last, rel=rounding(15))
     assert int(loss.count) == 5
     assert {name: int(value) for name, value in loss.parts.items()} == {
         "roots": 2,

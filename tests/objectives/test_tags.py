@@ -3,6 +3,7 @@
 import pytest
 import torch
 from pydantic import ValidationError
+from tolerance import close
 from torch import nn
 
 from seqlab.data.batches import Batch
@@ -69,7 +70,7 @@ def test_a_tag_that_is_not_known_counts_in_all_but_the_loss(crf):
     one = objective(crf=crf).eval()
     whole, part = one(batch(GUESSES, RIGHT, [])), one(batch(GUESSES[1:], RIGHT[1:], []))
     odd = one(batch(GUESSES, [["B-X", "I-X", "O", "B-NEW"], RIGHT[1]], []))
-    torch.testing.assert_close(odd.sum, part.sum)
+    close(odd.sum, part.sum, steps=32)  # six words of three tags
     assert int(odd.count) == 2
     assert int(odd.parts["words"]) == int(whole.parts["words"]) == 6
     none = one(batch([["O"]], [["B-NEW"]], []))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tolerance import close
 from torch import nn
 
 from seqlab.fusion.loop import maps
@@ -10,12 +11,15 @@ from seqlab.nn.recording import remarks
 from seqlab.nn.recurrent import Recurrent
 
 WIDTH, HIDDEN, ROWS, TIME = 7, 11, 5, 13
-NEAR = {"atol": 1e-5, "rtol": 1e-5}
 
 CELLS = {"lstm": 2, "gru": 1, "tanh": 1, "relu": 1}
 """Cells that torch has, and the number of parts of their state."""
 
-pytestmark = [pytest.mark.parametrize("depth", [1, 2]), pytest.mark.parametrize("cell", CELLS)]
+pytestmark = [
+    pytest.mark.parametrize("depth", [1, 2]),
+    pytest.mark.parametrize("cell", CELLS),
+    pytest.mark.usefixtures("double"),
+]
 
 
 def pair(cell, depth):
@@ -71,15 +75,15 @@ def backward(outputs, after):
 
 def compare(ours, theirs, own, other):
     """Gradients of inputs, first states and weights."""
-    torch.testing.assert_close(own[0].grad, other[0].grad, **NEAR)
+    close(own[0].grad, other[0].grad)
     for a, b in zip(own[1], other[1], strict=True):
-        torch.testing.assert_close(a.grad, b.grad, **NEAR)
+        close(a.grad, b.grad)
     for layer, cell in enumerate(ours.layers):
-        torch.testing.assert_close(cell.input.weight.grad, getattr(theirs, f"weight_ih_l{layer}").grad, **NEAR)
-        torch.testing.assert_close(cell.recurrent.weight.grad, getattr(theirs, f"weight_hh_l{layer}").grad, **NEAR)
-        torch.testing.assert_close(cell.input.bias.grad, getattr(theirs, f"bias_ih_l{layer}").grad, **NEAR)
+        close(cell.input.weight.grad, getattr(theirs, f"weight_ih_l{layer}").grad)
+        close(cell.recurrent.weight.grad, getattr(theirs, f"weight_hh_l{layer}").grad)
+        close(cell.input.bias.grad, getattr(theirs, f"bias_ih_l{layer}").grad)
         if cell.recurrent.bias is not None:
-            torch.testing.assert_close(cell.recurrent.bias.grad, getattr(theirs, f"bias_hh_l{layer}").grad, **NEAR)
+            close(cell.recurrent.bias.grad, getattr(theirs, f"bias_hh_l{layer}").grad)
 
 
 @pytest.mark.parametrize("path", ["fused", "library", "step by step"])
@@ -93,14 +97,14 @@ def test_outputs_states_and_gradients(cell, depth, path, monkeypatch):
     said = []
     with remarks(said.append):
         found, after = run_ours(ours, *own)
-    if path == "fused" and maps(torch.float32) is None:
+    if path == "fused" and maps(torch.float64) is None:
         pytest.skip("there is no C++ compiler with OpenMP here")
     if path != "library" or cell in ("lstm", "gru"):
         assert {"fused": "compiled loop"}.get(path, path) in said[0]
     expected, after_expected = run_theirs(theirs, *other)
-    torch.testing.assert_close(found, expected, **NEAR)
+    close(found, expected)
     for a, b in zip(after, after_expected, strict=True):
-        torch.testing.assert_close(a, b, **NEAR)
+        close(a, b)
     backward(found, after)
     backward(expected, after_expected)
     compare(ours, theirs, own, other)
@@ -115,9 +119,9 @@ def test_masks_equal_packed_sequences(cell, depth):
     sequence = nn.utils.rnn.pack_padded_sequence(other[0], lengths, batch_first=True, enforce_sorted=False)
     packed, after_expected = run_theirs(theirs, sequence, other[1])
     expected, _ = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
-    torch.testing.assert_close(found[mask], expected[mask], **NEAR)
+    close(found[mask], expected[mask])
     for a, b in zip(after, after_expected, strict=True):
-        torch.testing.assert_close(a, b, **NEAR)
+        close(a, b)
     backward(found * mask[..., None], after)
     backward(expected, after_expected)
     compare(ours, theirs, own, other)
@@ -129,7 +133,7 @@ def test_state_carried_over_two_windows(cell, depth):
     first, state = run_ours(ours, own[0][:, :5], own[1])
     second, after = run_ours(ours, own[0][:, 5:], state)
     expected, after_expected = run_theirs(theirs, *other)
-    torch.testing.assert_close(torch.cat([first, second], 1), expected, **NEAR)
+    close(torch.cat([first, second], 1), expected)
     backward(torch.cat([first, second], 1), after)
     backward(expected, after_expected)
     compare(ours, theirs, own, other)
@@ -143,4 +147,4 @@ def test_one_step_at_a_time(cell, depth):
         output, state = run_ours(ours, own[0][:, time : time + 1], state)
         outputs.append(output)
     expected, _ = run_theirs(theirs, *other)
-    torch.testing.assert_close(torch.cat(outputs, 1), expected, **NEAR)
+    close(torch.cat(outputs, 1), expected)

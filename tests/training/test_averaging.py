@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import READINGS, differences, outcome, recipe, train_until
+from tolerance import close
 from torch import nn
 
 from seqlab.launch import train
@@ -26,7 +27,7 @@ def test_the_average_is_the_formula():
         average.update(step)
     last = module.weight.detach().clone()
     with average.in_use():
-        torch.testing.assert_close(module.weight.detach(), expected)
+        close(module.weight.detach(), expected, steps=2 * 30)
     assert torch.equal(module.weight, last)
 
 
@@ -50,4 +51,4 @@ def test_training_goes_on_from_the_last_weights_and_people_use_the_average(tmp_p
     assert not torch.equal(averaged.model[name], last.model[name])
     best = Checkpoints(tmp_path / "averaged").best()
     assert torch.equal(dict(run.objective.named_parameters())[name], best.model[name])
-    assert run.evaluate()["loss"] == pytest.approx(best.facts["best"]["value"])
+    assert run.evaluate()["loss"] == best.facts["best"]["value"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
+from tolerance import EPSILON, close
 from torch import nn
 
 from seqlab import registry
@@ -84,6 +85,7 @@ def formula(name, w, g, memory, step, rate, decay):
     return w - rate * (memory["m"] / (1 - one**step)) / (np.sqrt(memory["v"] / (1 - two**step)) + 1e-8)
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "muon"])
 def test_follows_its_formula(name):
     """Weight decay included, which touches matrices and embeddings and leaves biases and norms alone."""
@@ -99,7 +101,7 @@ def test_follows_its_formula(name):
         ]
         steps(module, optimizer, 1)
         for (label, p), w in zip(module.named_parameters(), weights, strict=True):
-            np.testing.assert_allclose(p.detach().numpy(), w, atol=2e-5, err_msg=f"{label}, step {step}")
+            np.testing.assert_allclose(p.detach().numpy(), w, atol=1e-9, err_msg=f"{label}, step {step}")
 
 
 def test_muon_is_torchs_for_hidden_matrices_and_adamw_for_the_rest():
@@ -117,8 +119,8 @@ def test_muon_is_torchs_for_hidden_matrices_and_adamw_for_the_rest():
         theirs.loss().backward()
         for reference in references:
             reference.step()
-    for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        close(a, b, steps=5 * 8)  # fused, which rounds elsewhere
 
 
 def test_muon_moves_a_matrix_by_a_nearly_orthogonal_one():
@@ -234,7 +236,8 @@ def test_clipping(how, tmp_path):
     objective = Slope()
     trainer = Trainer(objective, None, (Nothing(), Nothing()), settings(**plain, **given), tmp_path)
     figures = trainer.learn(Cursor(), np.arange(4))
-    torch.testing.assert_close(objective.body.weight.detach(), torch.tensor(expected), atol=1e-4, rtol=1e-4)
+    # the norm that gradients are divided by is made a millionth larger, so that none is divided by zero
+    close(objective.body.weight.detach(), torch.tensor(expected), steps=8 + 1e-6 / EPSILON)
     if "clip_value" not in given:
         assert figures["norm"] == pytest.approx(5.0)  # what is reported is the norm before clipping
 

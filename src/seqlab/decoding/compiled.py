@@ -136,11 +136,15 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def steady_product(a: Tensor, b: Tensor) -> Tensor:
-    """A B, (S, T, K), (S, K, N) → (S, T, N): a number depends on nothing but its row of A and its column of B."""
+    """A B, (S, T, K), (S, K, N) → (S, T, N): a number depends on nothing but its row of A and its column of B.
+
+    Rows and columns of B are added up in another order, so that B is transposed by what it is, not by where it lies: a
+    view of a larger tensor has the bits of its copy.
+    """
     kernels = library()
     assert kernels is not None
-    transposed = not b.is_contiguous()
-    a, b = a.contiguous(), b.mT.contiguous() if transposed else b
+    transposed = b.stride(-1) != 1
+    a, b = a.contiguous(), (b.mT if transposed else b).contiguous()
     (sources, rows, inner), columns = a.shape, b.shape[1 if transposed else 2]
     c = a.new_empty(sources, rows, columns)
     pointers = [tensor.data_ptr() for tensor in (a, b, c)]

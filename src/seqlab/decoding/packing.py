@@ -48,7 +48,8 @@ Linear = type[CompiledLinear] | type[LibraryLinear]
 
 
 def packed(model: M) -> M:
-    """A twin of a model with packed parts, which shares all its other tensors; for reading only.
+    """A twin of a model, or of an objective with its models, with packed parts. It shares all its other tensors and is
+    for reading only.
 
     On other devices, in other precisions and where nothing packs, the model itself.
     """
@@ -59,8 +60,9 @@ def packed(model: M) -> M:
     shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
     twin = copy.deepcopy(model, shared).eval()
     _pack(twin, linear)
-    if (output := _output_map(twin)) is not None:
-        twin.best = partial(best_outputs, output)  # type: ignore[assignment]
+    for part in twin.modules():
+        if (output := _output_map(part)) is not None:
+            part.best = partial(best_outputs, output)  # type: ignore[assignment]
     return twin
 
 
@@ -90,7 +92,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
             parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():
         if type(child) is nn.Linear:
-            setattr(parent, name, linear(child.weight, child.bias))
+            bias = _released_bias(parent) if isinstance(parent, Softmax) else child.bias
+            setattr(parent, name, linear(child.weight, bias))
         elif type(child) is TokenEmbedding:
             setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
         elif type(child) is FeedForward:
@@ -120,11 +123,16 @@ class PackedTokenEmbedding(nn.Module):
 
 
 def _bias_for(embedding: TokenEmbedding, model: nn.Module) -> Tensor | None:
-    """The bias of an output tied to the embeddings, which it then leaves to them: one pass over all logits less."""
+    """The bias of an output tied to the embeddings."""
     output = getattr(model, "output", None)
     own = getattr(model, "embedding", None) is embedding
     if not own or not isinstance(output, Softmax) or output.matrix is not None:
         return None
+    return _released_bias(output)
+
+
+def _released_bias(output: Softmax) -> Tensor | None:
+    """The bias of an output, which it leaves to its map: one pass over all logits less."""
     bias, output.bias = output.bias, None
     return bias
 

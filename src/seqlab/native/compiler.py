@@ -1,4 +1,8 @@
-"""C++ that is compiled for the machine at hand when it is first needed, and kept in the cache folder."""
+"""C++ that is compiled for the machine at hand when it is first needed, and kept in the cache folder.
+
+Two environment variables change that: CXX names the compiler (`CXX=false` does without one), and SEQLAB_NATIVE_ARCH the
+processor to compile for, as the compiler's `-march` names it (`native` by default; `haswell` is AVX2, `x86-64` SSE2).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from pathlib import Path
 from seqlab.data.cache import cache_folder
 
 HEADERS = Path(__file__).parent
-FLAGS = ("-O3", "-std=c++17", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
 
 
 @cache
@@ -26,11 +30,12 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
     try:
         # all that the compiler assumes of this machine, and its own version
         headers = [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
-        named = [text.encode() for text in (source, *definitions, *FLAGS[:-1])]
-        key = hashlib.sha256(b"\0".join([*named, *headers, _assumed(compiler)])).hexdigest()
+        architecture = _architecture()
+        named = [text.encode() for text in (source, *definitions, *FLAGS[:-1], architecture)]
+        key = hashlib.sha256(b"\0".join([*named, *headers, _assumed(compiler, architecture)])).hexdigest()
         path = cache_folder() / "compiled" / f"{key[:32]}.so"
         if not path.exists():
-            _compile([compiler, *FLAGS, *(f"-D{one}" for one in definitions)], source, path)
+            _compile([compiler, *FLAGS, architecture, *(f"-D{one}" for one in definitions)], source, path)
         return ctypes.CDLL(str(path)) if _is_own(path) else None
     except (OSError, subprocess.SubprocessError):
         return None
@@ -40,9 +45,13 @@ def _compiler() -> str | None:
     return os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
 
 
+def _architecture() -> str:
+    return f"-march={os.environ.get('SEQLAB_NATIVE_ARCH') or 'native'}"
+
+
 @cache
-def _assumed(compiler: str) -> bytes:
-    command = [compiler, *FLAGS, "-dM", "-E", "-x", "c++", "/dev/null"]
+def _assumed(compiler: str, architecture: str) -> bytes:
+    command = [compiler, *FLAGS, architecture, "-dM", "-E", "-x", "c++", "/dev/null"]
     return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
 
 
