@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -33,11 +33,13 @@ def mix(
     data: str | Sequence[str] | None = None,
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
+    warn: Callable[[str], None] = lambda message: None,
 ) -> Run:
     """A run that mixes others, with the weights given, or with those that fit held-out data best.
 
     Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
     how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
+    `warn` is told where held-out data changed since the training, or are in the training data of a run.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -51,6 +53,9 @@ def mix(
     # the model that sees least of a text decides how texts are read
     base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
     remembered = use_code(code) if code is not None else {}
+    if data is None:  # the mixture was trained on what its parts were trained on
+        known = base.recipe.environment
+        remembered |= {key: str(known[key]) for key in ("data", "held_out", "overlap") if key in known}
     recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
@@ -58,7 +63,10 @@ def mix(
         part.load_state_dict(run.model.state_dict())
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
-    _write(mixed, fitted=weights is None)
+    cautions = _cautions(parts, data)
+    for caution in cautions:
+        warn(caution)
+    _write(mixed, weights is None, cautions)
     return load(folder, code=code, device=device)
 
 
@@ -94,6 +102,12 @@ def _check_held_out(parts: Sequence[Run]) -> None:
         if not own or own != held_out[0]:
             what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
             raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+
+
+def _cautions(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
+    """What is wrong with the held-out data, each thing once."""
+    found = [part.measured_on(data) for part in parts]
+    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
 
 
 def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:
@@ -133,8 +147,9 @@ def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
     return fit_weights(scores)
 
 
-def _write(mixed: Run, fitted: bool) -> None:
+def _write(mixed: Run, fitted: bool, cautions: Sequence[str]) -> None:
     metrics = mixed.evaluate(metrics=())
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "signature")}
-    write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])
+    entry = {"weights": weights, "fitted": fitted, "valid": figures}
+    write_run(mixed, entry | ({"cautions": list(cautions)} if cautions else {}), best=metrics[mixed.task.metric])

@@ -6,6 +6,9 @@ import click
 
 from seqlab.cli.options import device
 
+CAUTIONS = ("changed", "overlap")
+"""Entries of a signature that are said on a line of their own."""
+
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
@@ -56,6 +59,9 @@ def evaluate(
         columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
         if scramble is not None:
             columns["scrambled"] = loaded.evaluate(files, batch_size, scramble, metrics)
+    for name in CAUTIONS:
+        if note := columns["value"]["signature"].get(name):
+            click.echo(note, err=True)
     if as_json:
         echo_json({**columns.pop("value"), **columns})
         return
@@ -67,7 +73,8 @@ def evaluate(
     table(["metric", *columns], rows)
     if bins:
         by_length_table(bins)
-    click.echo("signature: " + ", ".join(f"{name} {value}" for name, value in signatures[-1].items()))
+    shown = [f"{name.replace('_', ' ')} {value}" for name, value in signatures[-1].items() if name not in CAUTIONS]
+    click.echo(f"signature: {', '.join(shown)}")
 
 
 def _shown(value: float | int) -> str | int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from seqlab.cli.options import device
@@ -32,13 +34,20 @@ def mix(
     from seqlab.cli.tables import table
     from seqlab.mixing import mix as mixed
 
-    run = mixed(runs, out, weights=weights or None, data=data or None, code=code, device=device)
+    def warn(message: str) -> None:
+        click.echo(message, err=True)
+
+    run = mixed(runs, out, weights=weights or None, data=data or None, code=code, device=device, warn=warn)
     (entry,) = run.log
     parts = list(zip(runs, entry["weights"], strict=True))
     if as_json:
         found = [{"run": name, "weight": weight} for name, weight in parts]
-        echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"]})
+        echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"], **_cautions(entry)})
         return
     table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in parts])
     fitted = " (weights fitted on these data)" if entry["fitted"] else ""
     click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}{fitted}: {out}")
+
+
+def _cautions(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"cautions": entry["cautions"]} if "cautions" in entry else {}

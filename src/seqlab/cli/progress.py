@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from seqlab.data.progress import shown_by
+from seqlab.data.progress import readable_size, shown_by
 
 PATIENCE = 1.0
 """Seconds that work takes before a line is worth it where there is no bar."""
@@ -80,7 +80,7 @@ class Bar:
     def advance(self, done: int) -> None:
         self.done = done
         if self.work is not None:
-            self.bar.update(self.work, completed=done, figures=size(done))
+            self.bar.update(self.work, completed=done, figures=readable_size(done))
         if self.lines and not self.told and time.perf_counter() - self.clock > PATIENCE:
             self.told = True
             self.said(f"{self.what} …")
@@ -91,13 +91,5 @@ class Bar:
             self.work = None
         seconds = time.perf_counter() - self.clock
         if seconds > PATIENCE:
-            self.said(f"{self.what}: {size(self.done)} in {seconds:.1f} s")
+            self.said(f"{self.what}: {readable_size(self.done)} in {seconds:.1f} s")
         self.clock = time.perf_counter()
-
-
-def size(count: float) -> str:
-    """1234567 → 1.2 MB"""
-    units = ["bytes", "kB", "MB", "GB", "TB"]
-    while count >= 1000 and len(units) > 1:
-        count, units = count / 1000, units[1:]
-    return f"{count:.0f} bytes" if units[0] == "bytes" else f"{count:.1f} {units[0]}"

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from seqlab import registry
 from seqlab.data.batches import Batch, Split
+from seqlab.data.contents import Asked
 from seqlab.decoding.choose import Choose
 from seqlab.errors import RunError
 from seqlab.objectives.objective import Objective
@@ -44,6 +46,14 @@ class Task(ABC):
     @abstractmethod
     def restore(cls, recipe: Recipe, tokenizer: Any, memory: Mapping[str, Any]) -> Task:
         """The same from what a run folder holds: a Tokenizer, or None if `prepare` made none."""
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked | None:
+        """The records that it reads of files; None where it reads none (series), or where a task does not say.
+
+        What it says lets the part that is held out be chosen before the training, and written into the run.
+        """
+        return None
 
     tokenizer: Tokenizer | None
     """None where numbers are read."""
@@ -114,3 +124,8 @@ class Task(ABC):
     def signature(self, split: Split) -> dict[str, Any]:
         """What figures must share to be compared."""
         return {}
+
+
+def reads_symbols(recipe: Recipe) -> bool:
+    """Whether its tokenizer reads sequences that are no text."""
+    return recipe.tokenizer is not None and registry.find("tokenizer", recipe.tokenizer.kind).unit == "symbol"
