@@ -50,6 +50,8 @@ class HeldOut:
     units: int = 0
     held_size: int = 0
     size: int = 0
+    ends: bool = False
+    """By the rule `number`, of texts that are too few to hold out whole ones."""
 
     def settled(self, data: DataSettings) -> DataSettings:
         """The settings with this choice written down."""
@@ -63,7 +65,7 @@ class HeldOut:
     def __str__(self) -> str:
         """3 of 60 paragraphs (1.2 of 24.8 kB), spread over the text"""
         if self.by == "number":
-            return "the end of each text, or records by their number"
+            return "the end of each text" if self.ends else "records by their number"
         (held, held_unit), (size, unit) = (readable_size(size).split() for size in (self.held_size, self.size))
         sizes = f"{held} of {size} {unit}" if held_unit == unit else f"{held} {held_unit} of {size} {unit}"
         return f"{self.count} ({sizes})" + ("" if self.by == "document" else ", spread over the text")
@@ -150,7 +152,7 @@ def choose(files: Files, asked: Asked) -> HeldOut:
     """
     data, share = asked.data, _share(files, asked.data)
     if data.hold_out_by == "number":
-        return HeldOut("number")
+        return HeldOut("number", ends=_few_texts(files, data))
     cut_up = data.hold_out_by not in (None, "document") or (data.hold_out_by is None and _few_texts(files, data))
     if cut_up:
         _check_cuttable(files, data)
@@ -173,7 +175,7 @@ def choose(files: Files, asked: Asked) -> HeldOut:
     if data.hold_out_by is not None:
         what = f"no {data.hold_out_by} of it differs from the others"
         raise DataError(what, where=_names(files), hint="leave data.hold_out_by out, or give data.valid")
-    return HeldOut("number")
+    return HeldOut("number", ends=cut_up)
 
 
 def ways(files: Files, asked: Asked) -> list[Unit]:

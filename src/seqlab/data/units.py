@@ -1,7 +1,8 @@
 """Texts cut into units whose place is decided by their content alone: paragraphs, lines, blocks.
 
-An insertion changes the unit that it is in and no other one. All units of a text together are exactly the text. Texts
-come in pieces, and what is kept in memory is never more than a piece and the unit that has not ended yet.
+An insertion changes the unit that it is in (of blocks, at most the next one too) and no other one. All units of a text
+together are exactly the text. Texts come in pieces, and what is kept in memory is never more than a piece and the unit
+that has not ended yet.
 """
 
 from __future__ import annotations
@@ -150,9 +151,10 @@ class Blocks:
         return [int(place) for place in places if place > 0]
 
     def _moved(self, text: str, place: int) -> int:
+        """To the next blank, else comma; where there is none, the last word of a text stays whole."""
         if text[place - 1].isspace():
             return place
         for sign in (BLANK, COMMA):
             if found := sign.search(text, place, place + self.reach):
                 return found.end()
-        return place
+        return place if place + self.reach <= len(text) else len(text)
