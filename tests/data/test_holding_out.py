@@ -424,3 +424,13 @@ def test_the_old_rule_has_the_old_fingerprint(tmp_path):
         == "bb3cb934b08971fe"
     )
     assert fingerprint(DataSettings(train=str(path)), "train") != fingerprint(data, "train")
+
+
+def test_a_licence_at_the_end_is_not_all_that_is_held_out(tmp_path):
+    (tmp_path / "book.txt").write_text("\n\n".join([*sentences(900), *["licence " + one for one in sentences(100)]]))
+    valid = "".join(record.fields["text"] for record in read(DataSettings(train=str(tmp_path / "book.txt")), "valid"))
+    paragraphs = [one for one in valid.split("\n\n") if one]
+    assert sum(one.startswith("licence") for one in paragraphs) < 0.3 * len(paragraphs)
+    numbers = [int(one.removeprefix("licence ").split()[0]) for one in paragraphs]
+    assert min(numbers) < 200
+    assert max(numbers) > 700

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from seqlab.data.progress import readable_size, shown_by
+from seqlab.data.progress import readable_size as size
+from seqlab.data.progress import shown_by
 
 PATIENCE = 1.0
 """Seconds that work takes before a line is worth it where there is no bar."""
@@ -80,7 +81,7 @@ class Bar:
     def advance(self, done: int) -> None:
         self.done = done
         if self.work is not None:
-            self.bar.update(self.work, completed=done, figures=readable_size(done))
+            self.bar.update(self.work, completed=done, figures=size(done))
         if self.lines and not self.told and time.perf_counter() - self.clock > PATIENCE:
             self.told = True
             self.said(f"{self.what} …")
@@ -91,5 +92,5 @@ class Bar:
             self.work = None
         seconds = time.perf_counter() - self.clock
         if seconds > PATIENCE:
-            self.said(f"{self.what}: {readable_size(self.done)} in {seconds:.1f} s")
+            self.said(f"{self.what}: {size(self.done)} in {seconds:.1f} s")
         self.clock = time.perf_counter()

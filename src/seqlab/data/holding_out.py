@@ -52,6 +52,8 @@ class HeldOut:
     size: int = 0
     ends: bool = False
     """By the rule `number`, of texts that are too few to hold out whole ones."""
+    alike: bool = False
+    """Whether that rule was chosen because too much of the content is the same."""
 
     def settled(self, data: DataSettings) -> DataSettings:
         """The settings with this choice written down."""
@@ -65,7 +67,8 @@ class HeldOut:
     def __str__(self) -> str:
         """3 of 60 paragraphs (1.2 of 24.8 kB), spread over the text"""
         if self.by == "number":
-            return "the end of each text" if self.ends else "records by their number"
+            chosen = "the end of each text" if self.ends else "records by their number"
+            return f"{chosen}, because it repeats itself: the training data have the same" if self.alike else chosen
         (held, held_unit), (size, unit) = (readable_size(size).split() for size in (self.held_size, self.size))
         sizes = f"{held} of {size} {unit}" if held_unit == unit else f"{held} {held_unit} of {size} {unit}"
         return f"{self.count} ({sizes})" + ("" if self.by == "document" else ", spread over the text")
@@ -175,7 +178,7 @@ def choose(files: Files, asked: Asked) -> HeldOut:
     if data.hold_out_by is not None:
         what = f"no {data.hold_out_by} of it differs from the others"
         raise DataError(what, where=_names(files), hint="leave data.hold_out_by out, or give data.valid")
-    return HeldOut("number", ends=cut_up)
+    return HeldOut("number", ends=cut_up, alike=True)
 
 
 def ways(files: Files, asked: Asked) -> list[Unit]:

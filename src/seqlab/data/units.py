@@ -22,12 +22,13 @@ AVERAGE = {"block": 2048, "snippet": 64}
 MOST = 64
 """A block has at most so many times the average length. Only a text that repeats itself has blocks like that."""
 REACH = 256
-"""How far a cut is moved to the next blank (or comma); a symbol of another kind of sequence is never cut."""
+"""How far a cut is moved to the end of the line, or to a blank or comma."""
 REACH_OF_SYMBOLS = 1 << 16
+"""To a blank or comma, where the sequence is one of symbols: none is cut in two."""
 
 PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*\n)+")
 LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
-BLANK, COMMA = re.compile(r"\s"), re.compile(",")
+NEWLINE, BLANK, COMMA = re.compile("\n"), re.compile(r"\s"), re.compile(",")
 
 
 def digest(content: str) -> bytes:
@@ -98,7 +99,7 @@ class Lines:
 
 
 class Blocks:
-    """A text is cut where a hash of the last 16 characters is small, at the next blank if there is one near.
+    """A text is cut where a hash of the last 16 characters is small, at the next end of a line or blank that is near.
 
     Content-defined chunking with a gear hash, after Xia et al. 2016 (FastCDC), without a shortest length, so that a
     cut depends only on the characters around it.
@@ -151,10 +152,8 @@ class Blocks:
         return [int(place) for place in places if place > 0]
 
     def _moved(self, text: str, place: int) -> int:
-        """To the next blank, else comma; where there is none, the last word of a text stays whole."""
-        if text[place - 1].isspace():
-            return place
-        for sign in (BLANK, COMMA):
-            if found := sign.search(text, place, place + self.reach):
+        """To the end of the line, else the next blank, else comma; without any, the last word of a text stays whole."""
+        for sign, reach in ((NEWLINE, REACH), (BLANK, self.reach), (COMMA, self.reach)):
+            if found := sign.search(text, place - 1, place + reach):
                 return found.end()
         return place if place + self.reach <= len(text) else len(text)
