@@ -141,7 +141,7 @@ def test_a_translator(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     texts = [" ".join(words[(n + k) % 4] for k in range(1 + n % 9)) for n in range(120)]
     pairs = "".join(f"{text}\t{text.upper()}\n" for text in texts)
     (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + pairs, encoding="utf-8")
-    keys = ["tokenizer={kind: character}", "model.width=16", "decoding.beam=1"]
+    keys = ["tokenizer={kind: character}", "model.width=16", "decoding.beam=1", "data.hold_out=0.3"]
     recipe = Recipe.load("translation/transformer", [f"data.train={tmp_path / 'pairs.tsv'}", *keys])
     written, times = Run.written, []
     monkeypatch.setattr(Run, "written", lambda *given: times.append(1) or written(*given))

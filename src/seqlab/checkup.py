@@ -39,7 +39,7 @@ def check(recipe: Recipe) -> list[Finding]:
     """Nothing is written; the recipe's own batches, on copies of its model."""
     device = choose_device(recipe.training.device)
     prepared = prepare(recipe, device, Silence())
-    findings = [_data(prepared)]
+    findings = [_data(prepared), *_held_out(prepared)]
     if prepared.counts:
         return [*findings, Finding("training", "counts", "this model counts and has no steps")]
     with tempfile.TemporaryDirectory() as folder, memory_for_steps():
@@ -62,6 +62,14 @@ def _data(prepared: Prepared) -> Finding:
     sizes = ", ".join(f"{name} {value:,}" for name, value in prepared.task.sizes.items())
     examples = f"{len(prepared.train_split):,} training examples" if not prepared.counts else "counted in one pass"
     return Finding("model and data", f"{weights:,} weights, {sizes}", examples)
+
+
+def _held_out(prepared: Prepared) -> list[Finding]:
+    notes = prepared.notes
+    found = [Finding("held out", notes["held_out"], "what the figures are measured on")] if "held_out" in notes else []
+    if "overlap" in notes:
+        found.append(Finding("held out", "", notes["overlap"], ok=not notes["overlap"].startswith("caution")))
+    return found
 
 
 def _first_loss(prepared: Prepared, trial: Trainer) -> Finding:

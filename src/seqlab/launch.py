@@ -16,7 +16,7 @@ import yaml
 
 import seqlab
 from seqlab.build import choose_device
-from seqlab.data.readers import fingerprint
+from seqlab.data.readers import both_fingerprints
 from seqlab.errors import MemoryFull, RunError
 from seqlab.preparation import memory_for_steps, prepare
 from seqlab.recipe import Recipe, flatten
@@ -76,7 +76,8 @@ def _fit(
     ranks.wait()  # before the first of them writes anything
     if existing is None:
         prepared = prepare(recipe, device, watcher)
-        recipe = filled(prepared.budgeted(ranks, watcher), ranks, {} if code is None else use_code(code))
+        remembered = {} if code is None else use_code(code)
+        recipe = filled(prepared.budgeted(ranks, watcher), ranks, {**remembered, **prepared.notes})
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
         watcher.said(_standing(folder, recipe))
@@ -124,7 +125,7 @@ def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
         "threads": torch.get_num_threads(),
         "ranks": ranks.world,
         "device": choose_device(recipe.training.device).type,
-        "data": _data_fingerprint(recipe),
+        "data": both_fingerprints(recipe.data),
         **remembered,
     }
     return recipe.model_copy(update={"training": training.model_copy(update=grid), "environment": environment})
@@ -293,6 +294,8 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
         "training.evaluate_every",
         "training.sample_every",
         "training.checkpoint_every",
+        "data.hold_out_by",
+        "data.hold_out_below",
     }
     if new.training.budget is not None and new.training.steps is None:
         open_ended.add("training.steps")
@@ -312,15 +315,10 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     device = choose_device(new.training.device).type
     if old.environment.get("device", device) != device:
         found.append(f"the device was {old.environment['device']}, now {device}")
-    if not found and old.environment.get("data") != _data_fingerprint(new):
+    chosen = {key: getattr(old.data, key) for key in ("hold_out_by", "hold_out_below")}
+    if not found and old.environment.get("data") != both_fingerprints(new.data.model_copy(update=chosen)):
         found.append(f"the contents of {new.data.train} or of the held-out data have changed")
     return found
-
-
-def _data_fingerprint(recipe: Recipe) -> str:
-    """Tells whether the data of a run are still the same."""
-    trained = fingerprint(recipe.data, "train")[:16] if recipe.data.train else "none"  # imported
-    return f"{trained}-{fingerprint(recipe.data, 'valid')[:16]}"
 
 
 # ------------------------------------------------------------------ whose folder is it?

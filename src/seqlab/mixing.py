@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqlab.build import build
 from seqlab.data.batches import Batch
-from seqlab.errors import RunError
+from seqlab.errors import RunError, caution
 from seqlab.launch import filled, new_run, write_run
 from seqlab.models.language_model import State
 from seqlab.models.mixture import Mixture, fit_weights
@@ -38,6 +38,7 @@ def mix(
 
     Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
     how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
+    A `Caution` says where held-out data changed since the training, or are in the training data of a run.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -62,6 +63,9 @@ def _mix(
     # the model that sees least of a text decides how texts are read
     base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
     remembered = use_code(code) if code is not None else {}
+    if data is None:  # the mixture was trained on what its parts were trained on
+        known = base.recipe.environment
+        remembered |= {key: str(known[key]) for key in ("data", "held_out", "overlap") if key in known}
     recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
@@ -69,7 +73,10 @@ def _mix(
         part.load_state_dict(run.model.state_dict())
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
-    _write(mixed, fitted=weights is None)
+    notes = _notes(parts, data)
+    for note in notes:
+        caution(note)
+    _write(mixed, weights is None, notes)
 
 
 def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
@@ -104,6 +111,12 @@ def _check_held_out(parts: Sequence[Run]) -> None:
         if not own or own != held_out[0]:
             what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
             raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+
+
+def _notes(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
+    """What is wrong with the held-out data, each thing once."""
+    found = [part.measured_on(data) for part in parts]
+    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
 
 
 def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:
@@ -143,8 +156,9 @@ def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
     return fit_weights(scores)
 
 
-def _write(mixed: Run, fitted: bool) -> None:
+def _write(mixed: Run, fitted: bool, notes: Sequence[str]) -> None:
     metrics = mixed.evaluate(metrics=())
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "notes", "signature")}
-    write_run(mixed, {"weights": weights, "fitted": fitted, "valid": figures}, best=metrics[mixed.task.metric])
+    entry = {"weights": weights, "fitted": fitted, "valid": figures}
+    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=metrics[mixed.task.metric])

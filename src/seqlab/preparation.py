@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -20,7 +20,9 @@ from torch import nn
 from seqlab import registry
 from seqlab.build import build
 from seqlab.data.batches import Examples, Split
+from seqlab.data.leaks import overlap
 from seqlab.data.randomness import Key
+from seqlab.data.readers import held_out
 from seqlab.data.records import Record
 from seqlab.data.vectors import word_vectors
 from seqlab.decoding.choose import Sample
@@ -60,6 +62,8 @@ class Prepared:
     objective: Objective
     train_split: Split
     valid_split: Split
+    notes: dict[str, str] = field(default_factory=dict)
+    """What a run should remember of its held-out data."""
 
     @property
     def counts(self) -> bool:
@@ -178,9 +182,13 @@ def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
     check_installed(recipe.training.tensorboard)
+    notes: dict[str, str] = {}
     if load_from is None:
         learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
         watcher.said(f"reading {recipe.data.train}{learning}")
+        recipe, notes = settled(recipe)
+        for name, note in notes.items():
+            watcher.said(f"held out: {note}" if name == "held_out" else note)
         task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
     else:
         task = restored_task(load_from, recipe)
@@ -197,7 +205,18 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     for note in dict.fromkeys(getattr(split, "note", "") for split in (train_split, valid_split)):
         if note:
             watcher.said(note)
-    return Prepared(recipe, task, objective, train_split, valid_split)
+    return Prepared(recipe, task, objective, train_split, valid_split, notes)
+
+
+def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
+    """The recipe with what is held out written down; and in words how much that is, or how much of it is trained on."""
+    asked = registry.find("task", recipe.task.kind).reads(recipe)
+    if asked is None:
+        return recipe, {}
+    if (chosen := held_out(asked)) is not None:
+        return recipe.model_copy(update={"data": chosen.settled(recipe.data)}), {"held_out": str(chosen)}
+    common = overlap(asked, asked)
+    return recipe, {"overlap": str(common)} if common is not None and common.common else {}
 
 
 def memory_for_steps() -> AbstractContextManager[None]:

@@ -66,6 +66,7 @@ class Kind:
 
 
 Seconds = Annotated[str, "a time such as 45s, 3m or 1h"]
+HoldOutBy = Literal["document", "paragraph", "line", "block", "snippet", "number"]
 
 
 class DataSettings(Settings):
@@ -79,6 +80,12 @@ class DataSettings(Settings):
     hold_out: float | None = Field(default=None, gt=0, lt=1)
     """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
     fifth."""
+    hold_out_by: HoldOutBy | None = None
+    """What is held out as a whole, by the hash of its content: documents, or of plain texts paragraphs, lines, blocks
+    (about 2,000 characters) or snippets (64). Chosen from the data where it is not given, and written into the run.
+    `number` is the rule of earlier versions: documents by their number, or the end of each text."""
+    hold_out_below: float | None = Field(default=None, gt=0, lt=1)
+    """The threshold: held out is what has a hash, as a number from 0 to 1, below it. Chosen like `hold_out_by`."""
     format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu", "aligned"] = (
         "auto"
     )
@@ -198,6 +205,11 @@ class Recipe(Settings):
         tree = Tree.load(recipe)
         for override in overrides:
             tree.override(override)
+        return cls.of(tree)
+
+    @classmethod
+    def of(cls, tree: Tree) -> Self:
+        """Checked; errors name the places that the tree knows."""
         return _checked(cls, tree)
 
     @classmethod

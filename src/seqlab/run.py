@@ -23,6 +23,7 @@ from torch import nn
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Batch, Examples, Split
+from seqlab.data.leaks import measured_on_other, measured_on_own
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
@@ -129,9 +130,10 @@ class Run:
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
-        signature = {**self.task.signature(split), **noise, **self._caution}
+        signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = {**self.task.metrics(totals, split)}
-        notes = [note for note in [getattr(split, "note", "")] if note]
+        known = [getattr(split, "note", ""), *(signature.get(name, "") for name in ("changed", "overlap"))]
+        notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
         judges = self.task.judges if metrics is None else metrics
@@ -149,6 +151,17 @@ class Run:
             if lengths:
                 figures["by_length"] = by_length(judged, self.task.source_lengths(split))
         return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
+
+    def measured_on(self, data: str | Sequence[str] | None = None) -> dict[str, str]:
+        """What should be known of the held-out data, or of other files, beside their figures, in words.
+
+        `held_out`: how much it is; `changed`: how it differs from what the run was trained on; `overlap`: how much of
+        it is in the training data too.
+        """
+        own, asked = self.recipe.data, self.task.reads(self.recipe)
+        if data is None:
+            return measured_on_own(own, asked, self.recipe.environment)
+        return measured_on_other(asked, own.model_copy(update={"valid": data if isinstance(data, str) else list(data)}))
 
     def written(self, split: Split, batch_size: int | None = None) -> list[str]:
         """What the model writes for each example of a split, first to last; nothing where sources are too long."""
@@ -420,7 +433,10 @@ def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Reci
         raise RunError(f"cannot be read ({error.strerror})", where=str(folder)[:80], hint="check the path") from None
     check_run(folder)
     _needs_code(folder, code)
-    return Recipe.load(folder / "recipe.yaml")
+    tree = Tree.load(folder / "recipe.yaml")
+    if isinstance(tree.data.get("data"), dict):
+        tree.data["data"].setdefault("hold_out_by", "number")  # runs of earlier versions do not say
+    return Recipe.of(tree)
 
 
 def restored_task(folder: Path, recipe: Recipe) -> Task:

@@ -182,13 +182,13 @@ def test_arrays_of_texts(save):
     assert whole(save(["C4", "E4 flat"]), symbols=True) == ["C4 E4␣flat"]
 
 
-def test_a_long_array_comes_in_pieces_and_its_end_is_held_out(save, monkeypatch):
+def test_a_long_array_comes_in_pieces_and_by_the_old_rule_its_end_is_held_out(save, monkeypatch):
     monkeypatch.setattr(arrays, "PIECE", 100)
     path = save(np.arange(1050))
     records = list(read(DataSettings(train=str(path), valid=[]), "train", symbols=True))
     assert [record.ends for record in records] == [False] * 10 + [True]
     assert [record.line for record in records] == list(range(1, 1050, 100))
-    train, valid = parts(path, symbols=True, hold_out=0.1)
+    train, valid = parts(path, symbols=True, hold_out=0.1, hold_out_by="number")
     assert "".join(train).split() == [str(n) for n in range(945)]
     assert "".join(valid).split() == [str(n) for n in range(945, 1050)]
 
@@ -276,7 +276,7 @@ def test_of_few_sequences_the_end_is_held_out_of_many_whole_ones(tmp_path):
     path.write_text(">chromosome\n" + "ACGTACGTAC\n" * 100)
     train, valid = parts(path, hold_out=0.1)
     assert "".join(train + valid) == "ACGTACGTAC" * 100
-    assert len("".join(valid)) == 110  # a tenth of the bytes, and to the end of a line
+    assert len("".join(valid)) == 110  # it repeats itself: a tenth of the bytes, and to the end of a line
     path.write_text("".join(f">gene {n}\nACGT{'ACGT'[n % 4]}\n" for n in range(40)))
     train, valid = parts(path, hold_out=0.2)
     assert len(train) + len(valid) == 40

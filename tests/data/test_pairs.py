@@ -71,8 +71,9 @@ def test_what_is_held_out_is_spread_over_the_lines(write):
     parts = [pairs("a", which, columns=COLUMNS, valid=None, hold_out=0.1) for which in ("train", "valid")]
     assert 70 < len(parts[1]) < 130
     assert sorted(parts[0] + parts[1]) == sorted((f"d{n}", f"e{n}") for n in range(1000))
-    whole = [line for (line,) in pairs("a.de", "valid", ("text",), documents="line", valid=None, hold_out=0.1)]
-    assert [source for source, _ in parts[1]] == whole  # by the running number, as everywhere
+    old = {"valid": None, "hold_out": 0.1, "hold_out_by": "number"}
+    whole = [line for (line,) in pairs("a.de", "valid", ("text",), documents="line", **old)]
+    assert [source for source, _ in pairs("a", "valid", columns=COLUMNS, **old)] == whole  # by the running number
 
 
 def test_the_fingerprint_is_of_both_files(write):

@@ -181,24 +181,25 @@ def test_plain_text_has_one_role(write):
         list(read(data, "train", roles=("source", "target")))
 
 
-# ---------------------------------------------------------------------- holding out
+# ---------------------------------------------------------------------- holding out (by content: test_holding_out.py)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_of_one_text_the_end_is_held_out(write, name):
-    train, valid = parts(write(name, TEXT), hold_out=0.1)
+def test_of_one_text_the_old_rule_holds_out_the_end(write, name):
+    train, valid = parts(write(name, TEXT), hold_out=0.1, hold_out_by="number")
     assert "".join(train) + "".join(valid) == TEXT
     assert train[-1].endswith("\n")
     assert 0.09 < len("".join(valid)) / len(TEXT) < 0.12
-    record = next(read(DataSettings(train=str(write(name, TEXT)), hold_out=0.1), "valid"))
+    data = DataSettings(train=str(write(name, TEXT)), hold_out=0.1, hold_out_by="number")
+    record = next(read(data, "valid"))
     assert record.line == 1 + "".join(train).count("\n")
 
 
-def test_of_few_texts_each_end_is_held_out(write, tmp_path):
+def test_of_few_texts_the_old_rule_holds_out_each_end(write, tmp_path):
     write("a.txt", TEXT)
     write("b.txt", TEXT.upper())
     write("c.txt", "short\n")
-    train, valid = parts(tmp_path)
+    train, valid = parts(tmp_path, hold_out_by="number")
     assert train[0] + valid[0] == TEXT
     assert train[1] + valid[1] == TEXT.upper()
     assert train[2:] == ["short\n"]
@@ -213,11 +214,12 @@ def test_a_text_of_one_line_can_be_held_out_of(write):
     assert "".join(train + valid) == "语" * 1000
 
 
+@pytest.mark.parametrize("by", [None, "number"])
 @pytest.mark.parametrize("count", [20, 21, 57, 1000])
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.5, 0.999])
-def test_held_out_lines_are_spread_and_neither_part_is_empty(write, count, share):
+def test_held_out_lines_are_spread_and_neither_part_is_empty(write, count, share, by):
     lines = [f"line {number}" for number in range(count)]
-    train, valid = parts(write("a.txt", "\n".join(lines)), documents="line", hold_out=share)
+    train, valid = parts(write("a.txt", "\n".join(lines)), documents="line", hold_out=share, hold_out_by=by)
     assert train
     assert valid
     assert sorted(train + valid) == sorted(lines)
@@ -261,20 +263,23 @@ def test_pieces_together_are_the_file(text, block):
     st.integers(4, 64),
     st.floats(0.01, 0.9),
     st.sampled_from(["file", "line", "paragraph"]),
+    st.sampled_from([None, "number"]),
 )
-def test_train_and_valid_are_disjoint_and_together_everything(text, block, share, documents):
+def test_train_and_valid_are_disjoint_and_together_everything(text, block, share, documents, by):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "BLOCK", block)
         path = Path(folder, "a.txt")
         path.write_bytes((text if documents != "paragraph" else text.replace("\n", "\n\n")).encode())
         data = {
-            split: list(read(DataSettings(train=str(path), hold_out=share, documents=documents), split))
+            split: list(read(DataSettings(train=str(path), hold_out=share, documents=documents, hold_out_by=by), split))
             for split in ("train", "valid")
         }
         everything = list(read(DataSettings(train=str(path), valid=[], documents=documents), "train"))
         assert all(data.values())
         if documents == "file":
-            assert "".join(r.fields["text"] for split in data.values() for r in split) == path.read_bytes().decode()
+            texts = ["".join(record.fields["text"] for record in part) for part in data.values()]
+            assert sorted("".join(texts)) == sorted(path.read_bytes().decode())  # the same characters, each once
+            assert by is None or "".join(texts) == path.read_bytes().decode()
         else:
             both = sorted(data["train"] + data["valid"], key=lambda record: record.line)
             assert both == everything

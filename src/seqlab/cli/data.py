@@ -104,10 +104,10 @@ def cache(clear: str | None, as_json: bool) -> None:
     """
     import time
 
-    from seqlab.cli.progress import size
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
     from seqlab.data.cache import cache_folder, cache_limit, entries
+    from seqlab.data.progress import readable_size as size
 
     now, limit, age = time.time(), cache_limit(), None if clear is None else _age(clear)
     removed = [one for one in entries() if age is not None and now - one.used >= age and one.remove()]

@@ -6,6 +6,9 @@ import click
 
 from seqlab.cli.options import checkpoint, device
 
+CAUTIONS = ("changed", "overlap")
+"""Entries of a signature that are printed as notes, on lines of their own."""
+
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
@@ -76,7 +79,8 @@ def evaluate(
     table(["metric", *columns], rows)
     if bins:
         by_length_table(bins)
-    click.echo("signature: " + ", ".join(f"{name} {value}" for name, value in signatures[-1].items()))
+    shown = [f"{name.replace('_', ' ')} {value}" for name, value in signatures[-1].items() if name not in CAUTIONS]
+    click.echo(f"signature: {', '.join(shown)}")
 
 
 def _shown(value: float | int) -> str | int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from seqlab.cli.options import device
@@ -37,8 +39,12 @@ def mix(
     parts = list(zip(runs, entry["weights"], strict=True))
     if as_json:
         found = [{"run": name, "weight": weight} for name, weight in parts]
-        echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"]})
+        echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"], **_notes(entry)})
         return
     table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in parts])
     fitted = " (weights fitted on these data)" if entry["fitted"] else ""
     click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}{fitted}: {out}")
+
+
+def _notes(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"notes": entry["notes"]} if "notes" in entry else {}

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from seqlab.data.progress import readable_size as size
 from seqlab.data.progress import shown_by
 
 PATIENCE = 1.0
@@ -93,11 +94,3 @@ class Bar:
         if seconds > PATIENCE:
             self.said(f"{self.what}: {size(self.done)} in {seconds:.1f} s")
         self.clock = time.perf_counter()
-
-
-def size(count: float) -> str:
-    """1234567 → 1.2 MB"""
-    units = ["bytes", "kB", "MB", "GB", "TB"]
-    while count >= 1000 and len(units) > 1:
-        count, units = count / 1000, units[1:]
-    return f"{count:.0f} bytes" if units[0] == "bytes" else f"{count:.1f} {units[0]}"

@@ -1,6 +1,6 @@
-"""The cache: what takes long to make (encoded texts, learnt tokenizers), each in a folder of its own.
+"""The cache: what takes long to make (encoded texts, learnt tokenizers, what is held out), each in a folder of its own.
 
-    <cache>/tokens/<key>/         <cache>/tokenizers/<key>/         beside each of them <key>.lock
+    <cache>/tokens/<key>/      <cache>/tokenizers/<key>/      <cache>/splits/<key>/      beside each of them <key>.lock
 
 An entry is built beside its place under its lock and then renamed: whoever looks sees a whole entry or none, and
 of several processes that ask at once, one builds. Whoever uses the files of an entry shares its lock for as long
@@ -23,7 +23,7 @@ from typing import Self, TypeVar
 
 from seqlab.errors import DataError
 
-KINDS = ("tokens", "tokenizers")
+KINDS = ("tokens", "tokenizers", "splits")
 LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 TRIES = 10

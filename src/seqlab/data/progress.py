@@ -52,3 +52,11 @@ def work(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]
 def bytes_of(text: str) -> int:
     """Of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def readable_size(count: float) -> str:
+    """1234567 → 1.2 MB"""
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while count >= 1000 and len(units) > 1:
+        count, units = count / 1000, units[1:]
+    return f"{count:.0f} bytes" if units[0] == "bytes" else f"{count:.1f} {units[0]}"

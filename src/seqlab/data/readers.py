@@ -7,46 +7,36 @@ name is read once, and files of `valid` are left out of `train`.
 
 `data/contents.py` says which formats there are and what is a record of each.
 
-What is held out where there is no `valid`: of 20 or more documents, those whose running number hashes below
-the share, so that they are spread over the data; of fewer plain texts (or long arrays), the last part of each. A
-built-in set has a fixed part.
+What is held out where there is no `valid` is decided by content: `data/holding_out.py`. A built-in set has a fixed
+part.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from seqlab.data import builtin, synthetic
 from seqlab.data.aligned import Aligned, find_aligned, similar_files
-from seqlab.data.contents import (
-    Asked,
-    bytes_in,
-    cut_of,
-    format_in,
-    plain_size,
-    records_of,
-    text_records,
-    texts_in,
-)
+from seqlab.data.cache import Lock, kept
+from seqlab.data.contents import Asked, bytes_in, format_in, plain_size, records_of, text_records
 from seqlab.data.files import BLOCK, Piece, find_files, lines, opened, pieces
+from seqlab.data.holding_out import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
+from seqlab.data.holding_out import HeldOut, Split, choose, part_of
 from seqlab.data.noise import scrambled
+from seqlab.data.progress import work
 from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
-Split = Literal["train", "valid"]
 Source = Path | Aligned | str
 """A file, files side by side, or a built-in set."""
-Files = Sequence[Path | Aligned]
-FEWEST_DOCUMENTS = 20
-HELD_OUT = 0.05
-MOST_HELD_OUT = 250_000
-"""Bytes that are held out where the recipe names no share: an evaluation is not to cost more than the training."""
+SMALL = 1 << 22
+"""Bytes that are looked at again sooner than the cache is asked."""
 VERSION = 3
 """Part of every fingerprint: to be raised when the same files would give other records."""
 
@@ -54,11 +44,15 @@ VERSION = 3
 def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
     """The records of a split, each with a field for every role: those of files, then those of built-in sets.
 
-    train and valid never share a record, and where `valid` is not given they are together all of the data. With
-    `symbols`, lists and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says
-    is done to the field of the first role: what a model reads.
+    train and valid never share a record, and where `valid` is not given they are together all of the data. Which is
+    which depends on the content of all roles, so that whoever reads both must name the same ones. With `symbols`, lists
+    and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says is done to the
+    field of the first role: what a model reads.
     """
-    records = _chain(sources(data, split), Asked(data, tuple(roles), symbols), split)
+    asked = Asked(data, tuple(roles), symbols)
+    chosen = held_out(asked) if _open(data) else None
+    asked = asked if chosen is None else replace(asked, data=chosen.settled(data))
+    records = _chain(sources(data, split), asked, split)
     return scrambled(records, roles[0], data.scramble) if data.scramble else records
 
 
@@ -91,6 +85,43 @@ def _empty_lines(path: Path, size: int, changed: int) -> int:
     return sum(not line.strip() for _, line in lines(pieces(path), str(path)))
 
 
+def held_out(asked: Asked) -> HeldOut | None:
+    """What is held out of files, by the rule and the threshold of the settings, or by those that are chosen here.
+
+    None where `valid` is given, or where there are built-in sets alone. Of large files it is kept in the cache.
+    """
+    data = asked.data
+    if data.valid is not None:
+        return None
+    files = [source for source in sources(data, "train") if not isinstance(source, str)]
+    if not files:
+        return None
+    if sum(map(bytes_in, files)) <= SMALL:
+        return choose(files, asked)
+
+    def build(room: Path) -> None:
+        about = f"what is held out of {described(data, 'train')}"
+        with work(f"choosing {about}", None):
+            found = asdict(choose(files, asked))
+        (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
+
+    key = hashlib.sha256(json.dumps([fingerprint(data, "train"), asked.roles, asked.symbols]).encode()).hexdigest()
+    return kept("splits", key, _kept_choice, build)
+
+
+def _kept_choice(folder: Path, lock: Lock) -> HeldOut | None:
+    try:
+        return HeldOut(**json.loads((folder / "meta.json").read_text(encoding="utf-8"))["found"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _open(data: DataSettings) -> bool:
+    """Whether rule or threshold still have to be chosen."""
+    by_number = data.hold_out_by == "number"
+    return data.valid is None and not by_number and None in (data.hold_out_by, data.hold_out_below)
+
+
 def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
     """All texts of files (in pieces), the column `text` of rows, the training part of built-in sets."""
     data = DataSettings(train=sources, valid=[])
@@ -117,14 +148,15 @@ def described(data: DataSettings, split: Split) -> str:
 
 def fingerprint(data: DataSettings, split: Split) -> str:
     """sha256 of all that decides what `read` gives: contents of files, and the settings that matter."""
+    found = sources(data, split)
     whole: list[object] = [VERSION, split, data.documents, sorted(data.columns.items())]
     # with held-out data of its own, a file is read whole; else one part of it is
-    whole.append(["held out", data.hold_out] if data.valid is None else "whole")
+    whole.append(_part(data, found) if data.valid is None else "whole")
     if data.scramble:
         whole.append(["scramble", data.scramble])
     if data.empty_lines:
         whole.append("empty lines")
-    for source in sources(data, split):
+    for source in found:
         if isinstance(source, str):
             owner = synthetic if synthetic.is_synthetic(source) else builtin
             whole.append([source, owner.content_hash(source)])
@@ -132,6 +164,20 @@ def fingerprint(data: DataSettings, split: Split) -> str:
             paths = source.paths if isinstance(source, Aligned) else [source]
             whole.append([format_in(source, data), *map(_digest_now, paths)])
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def _part(data: DataSettings, found: list[Source]) -> list[object]:
+    """All that decides which part of files is held out; of built-in sets, nothing does."""
+    if data.hold_out_by == "number" or all(isinstance(source, str) for source in found):
+        return ["held out", data.hold_out]
+    asked_for = data.hold_out if _open(data) else None
+    return ["held out", asked_for, data.hold_out_by, data.hold_out_below]
+
+
+def both_fingerprints(data: DataSettings) -> str:
+    """Of the training and of the held-out data: tells whether the data of a run are still the same."""
+    trained = fingerprint(data, "train")[:16] if data.train else "none"  # imported
+    return f"{trained}-{fingerprint(data, 'valid')[:16]}"
 
 
 def _digest_now(path: Path) -> str:
@@ -203,7 +249,11 @@ def _found(name: str, data: DataSettings) -> Sequence[Path | Aligned]:
 def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record]:
     files = [source for source in sources if not isinstance(source, str)]
     if files:
-        yield from _of_all(files, asked) if asked.data.valid is not None else _held_out(files, asked, split)
+        if asked.data.valid is None:
+            yield from part_of(files, asked, split)
+        else:
+            for path in files:
+                yield from records_of(path, asked)
     for name in sources:
         if isinstance(name, str):
             if synthetic.is_synthetic(name):
@@ -227,82 +277,3 @@ def _of_document(document: Document, name: str, asked: Asked) -> Iterator[Record
         yield from text_records([Piece(document.fields["text"], 1, ends=True)], place, asked)
     else:
         yield Record({role: document.fields[field] for role, field in chosen.items()}, place, 1)
-
-
-def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
-    for path in files:
-        yield from records_of(path, asked)
-
-
-# ---------------------------------------------------------------------- holding out
-
-
-def _held_out(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
-    if _few_texts(files, asked.data):
-        return _ends_of_texts(files, asked, split)
-    return _spread(files, asked, split)
-
-
-def _few_texts(files: Files, data: DataSettings) -> bool:
-    """Whether all of them can be cut anywhere, and are too few documents to hold out whole ones."""
-    documents = 0
-    for path in files:
-        found = texts_in(path, data, FEWEST_DOCUMENTS)
-        if found is None or (documents := documents + found) >= FEWEST_DOCUMENTS:
-            return False
-    return True
-
-
-def _ends_of_texts(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
-    """Each text up to its cut, or after it; a text too short to be cut is all train."""
-    share = _share(files, asked.data)
-    cuts = [cut_of(path, asked.data, share) if isinstance(path, Path) else 0 for path in files]
-    if not any(cuts):
-        for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
-            pass
-        raise _too_little(files)
-    for path, cut in zip(files, cuts, strict=True):
-        if split == "train":
-            yield from records_of(path, asked, stop=cut or None)
-        elif cut:
-            yield from records_of(path, asked, start=cut)
-
-
-def _spread(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
-    limit = _limit(_of_all(files, asked), _share(files, asked.data), files)
-    document = 0
-    for record in _of_all(files, asked):
-        if (_hash(document) < limit) == (split == "valid"):
-            yield record
-        document += record.ends
-
-
-def _share(files: Files, data: DataSettings) -> float:
-    """As asked for; or a twentieth, and of large data no more than an evaluation needs."""
-    return data.hold_out or min(HELD_OUT, MOST_HELD_OUT / max(1, sum(map(bytes_in, files))))
-
-
-def _limit(records: Iterable[Record], share: float, files: Files) -> int:
-    """A document is held out when its hash is below this: the share, or what leaves neither split empty.
-
-    Reads only as far as it takes to find a document of either kind.
-    """
-    wanted, lowest, highest, documents = int(share * 2**64), 2**64, 0, 0
-    for record in records:
-        if record.ends:
-            lowest, highest = min(lowest, _hash(documents)), max(highest, _hash(documents))
-            documents += 1
-            if documents >= FEWEST_DOCUMENTS and lowest < wanted <= highest:
-                return wanted
-    if documents < FEWEST_DOCUMENTS:
-        raise _too_little(files)
-    return min(max(wanted, lowest + 1), highest)
-
-
-def _hash(number: int) -> int:
-    return int.from_bytes(hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).digest(), "little")
-
-
-def _too_little(files: Files) -> DataError:
-    names = ", ".join(str(file) for file in files[:3]) + (", ..." if len(files) > 3 else "")
-    return DataError("too little data to hold out a part of it", where=names, hint="give data.valid")

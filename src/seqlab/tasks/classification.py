@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.contents import Asked
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import as_given, described, read
@@ -22,7 +23,7 @@ from seqlab.nn.summary import ClassHead, SummaryKind, summary
 from seqlab.objectives.classes import Classes
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
-from seqlab.tasks.task import Task, Totals
+from seqlab.tasks.task import Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
 
@@ -80,6 +81,10 @@ class Classification(Task):
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Classification:
         return cls(cast(Classification.Settings, recipe.task), tokenizer, memory["labels"])
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked:
+        return Asked(recipe.data, ("text", "label"), reads_symbols(recipe))
 
     def memory(self) -> dict[str, Any]:
         return {"labels": self.labels}

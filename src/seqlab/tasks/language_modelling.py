@@ -13,12 +13,13 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Split
+from seqlab.data.contents import Asked
 from seqlab.data.readers import described, empty_lines, fingerprint, read, size
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
 from seqlab.recipe import DataSettings, PartSettings, Recipe
-from seqlab.tasks.task import Task, Totals
+from seqlab.tasks.task import Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
 
@@ -64,6 +65,10 @@ class LanguageModelling(Task):
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:
         sample = getattr(recipe.tokenizer, "sample", None)
         return cls(cast(LanguageModelling.Settings, recipe.task), tokenizer, recipe.training.batch_size, sample)
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked:
+        return Asked(recipe.data, ("text",), reads_symbols(recipe))
 
     @property
     def sizes(self) -> dict[str, int]:

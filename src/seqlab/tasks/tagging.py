@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.contents import Asked
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import as_given, read
@@ -85,6 +86,10 @@ class Tagging(Task):
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Tagging:
         known = Known(memory["tags"], memory["scheme"], Alphabet(memory["alphabet"]))
         return cls(cast(Tagging.Settings, recipe.task), tokenizer, known)
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked:
+        return Asked(recipe.data, ("text", "tags"))
 
     def memory(self) -> dict[str, Any]:
         known = self.known

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from seqlab import registry
 from seqlab.data.batches import Batch, Split
+from seqlab.data.contents import Asked
 from seqlab.data.records import Record
 from seqlab.decoding.choose import Choose
 from seqlab.errors import RunError
@@ -55,6 +57,14 @@ class Task(ABC):
     @abstractmethod
     def restore(cls, recipe: Recipe, tokenizer: Any, memory: Mapping[str, Any]) -> Task:
         """The same from what a run folder holds: a Tokenizer, or None if `prepare` made none."""
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked | None:
+        """The records that it reads of files; None where it reads none (series), or where a task does not say.
+
+        What it says lets the part that is held out be chosen before the training, and written into the run.
+        """
+        return None
 
     tokenizer: Tokenizer | None
     """None where numbers are read."""
@@ -130,3 +140,8 @@ class Task(ABC):
     def signature(self, split: Split) -> dict[str, Any]:
         """What figures must share to be compared."""
         return {}
+
+
+def reads_symbols(recipe: Recipe) -> bool:
+    """Whether its tokenizer reads sequences that are no text."""
+    return recipe.tokenizer is not None and registry.find("tokenizer", recipe.tokenizer.kind).unit == "symbol"

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.contents import format_in
+from seqlab.data.contents import Asked, format_in
 from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
@@ -38,7 +38,7 @@ from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
 from seqlab.tasks.sources import Condition, Ids, Sources
-from seqlab.tasks.task import Prompts, Task, Totals
+from seqlab.tasks.task import Prompts, Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
 
@@ -141,7 +141,7 @@ class Translation(Task):
         if settings.metrics:
             metrics_of(settings.metrics)  # a name that is none is better said now than after the training
         texts = [role for role, kind in settings.conditions.items() if kind == "text"]
-        tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET])
+        tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET], among=[*settings.conditions, TARGET])
         task = cls.restore(recipe, tokenizer, {})
         task.sources.learn(lambda: task._records(recipe.data, "train"))
         return task
@@ -150,6 +150,11 @@ class Translation(Task):
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> Translation:
         sample = getattr(recipe.tokenizer, "sample", None)
         return cls(cast(Translation.Settings, recipe.task), tokenizer, recipe.decoding, memory, sample)
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked:
+        roles = *cast(Translation.Settings, recipe.task).conditions, TARGET
+        return Asked(recipe.data, roles, reads_symbols(recipe))
 
     def memory(self) -> dict[str, Any]:
         return self.sources.memory()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seqlab import registry
 from seqlab.data.batches import Batch, Examples, Split, padded
+from seqlab.data.contents import Asked
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.readers import as_given, read
@@ -84,6 +85,10 @@ class TreeClassification(Task):
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> TreeClassification:
         return cls(cast(TreeClassification.Settings, recipe.task), tokenizer, memory["labels"])
 
+    @classmethod
+    def reads(cls, recipe: Recipe) -> Asked:
+        return Asked(_lines(recipe.data), ("text",))
+
     def memory(self) -> dict[str, Any]:
         return {"labels": self.labels}
 
@@ -145,5 +150,10 @@ class TreeClassification(Task):
 
 
 def _trees(data: DataSettings, which: Literal["train", "valid"]) -> Iterator[tuple[Record, Tree]]:
-    for record in read(data.model_copy(update={"documents": "line"}), which):
+    for record in read(_lines(data), which):
         yield record, parse(record) if record.fields["text"].strip() or not data.empty_lines else NO_TREE
+
+
+def _lines(data: DataSettings) -> DataSettings:
+    """A tree is a line, whatever a document is otherwise."""
+    return data.model_copy(update={"documents": "line"})

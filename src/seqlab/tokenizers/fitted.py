@@ -27,19 +27,33 @@ from seqlab.tokenizers.tokenizer import Tokenizer, load_tokenizer
 LIBRARIES = ("tokenizers", "sentencepiece", "numpy")
 
 
-def fitted(settings: PartSettings | None, data: DataSettings, roles: Sequence[str] = ("text",)) -> Tokenizer:
-    """A tokenizer of the kind and the settings that a recipe names, learnt from the training data."""
+def fitted(
+    settings: PartSettings | None,
+    data: DataSettings,
+    roles: Sequence[str] = ("text",),
+    among: Sequence[str] | None = None,
+) -> Tokenizer:
+    """A tokenizer of the kind and the settings that a recipe names, learnt from the training data.
+
+    Where records have other roles as well, `among` names all of them: what is held out depends on all.
+    """
     if settings is None:
         raise RecipeError("'tokenizer' is missing", hint="add it, such as tokenizer: {kind: bpe}")
     own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
     if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
-        return _learnt(settings, data, roles)
-    facts = [fingerprint(data, "train"), settings.model_dump(mode="json"), list(roles), _versions()]
+        return _learnt(settings, data, roles, among or roles)
+    facts = [
+        fingerprint(data, "train"),
+        settings.model_dump(mode="json"),
+        list(roles),
+        list(among or roles),
+        _versions(),
+    ]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     about = f"{settings.kind} of {described(data, 'train')}"
 
     def build(room: Path) -> None:
-        tokenizer = _learnt(settings, data, roles)
+        tokenizer = _learnt(settings, data, roles, among or roles)
         tokenizer.save(room)
         files = {path.name: _sha256(path) for path in sorted(room.iterdir())}
         meta = {"about": about, "files": files, "fingerprint": tokenizer.fingerprint}
@@ -48,15 +62,15 @@ def fitted(settings: PartSettings | None, data: DataSettings, roles: Sequence[st
     return kept("tokenizers", key, _load, build)
 
 
-def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str]) -> Tokenizer:
+def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str], among: Sequence[str]) -> Tokenizer:
     cls: type[Tokenizer] = registry.find("tokenizer", settings.kind)
     last: Record | None = None
 
     def texts() -> Iterator[str]:
         nonlocal last
         done = 0
-        for last in read(data, "train", roles, symbols=cls.unit == "symbol"):
-            for text in last.fields.values():
+        for last in read(data, "train", among, symbols=cls.unit == "symbol"):
+            for text in (last.fields[role] for role in roles):
                 yield text
                 done += bytes_of(text)
             progress(done)
