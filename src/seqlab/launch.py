@@ -269,8 +269,7 @@ def _is_more(steps: int | None, before: int | None) -> bool:
 def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, steps: int | None, ranks: Ranks) -> None:
     """Write a higher number of steps into the recipe of a run; an error where its steps so far depend on it."""
     if before is not None and _is_more(steps, before) and isinstance(fitting, Trainer):
-        snapshot = Checkpoints(folder).newest()
-        fitting.check_prolonged(before, 0 if snapshot is None else int(snapshot.facts["step"]))
+        fitting.check_prolonged(before, Checkpoints(folder).newest())
     ranks.wait()  # all of them have looked
     if not ranks.first:
         return

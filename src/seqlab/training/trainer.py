@@ -352,9 +352,7 @@ class Trainer:
             raise RunError(
                 "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to begin again"
             )
-        if snapshot is not None and "cursor" not in snapshot.facts:
-            hint = "train another run with another --out"
-            raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
+        self._check_trained(snapshot)
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
@@ -410,11 +408,18 @@ class Trainer:
             self.log.keep(lambda entry: entry["step"] < own.step or (evaluation if "valid" in entry else report))
             self.samples.keep(lambda entry: entry["step"] < own.step or sample)
 
-    def check_prolonged(self, steps: int, done: int) -> None:
-        """An error unless the `done` steps of a training that was to have `steps` are also the first ones of this one.
+    def _check_trained(self, snapshot: Snapshot | None) -> None:
+        if snapshot is not None and "cursor" not in snapshot.facts:
+            hint = "train another run with another --out"
+            raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
+
+    def check_prolonged(self, steps: int, snapshot: Snapshot | None) -> None:
+        """An error unless the steps so far of a training that was to have `steps` are also the first ones of this one.
 
         They are where they had the same learning rate, and the same of whatever else depends on the total.
         """
+        self._check_trained(snapshot)
+        done = 0 if snapshot is None else int(snapshot.facts["step"])
         settings = self.settings.schedule
         before = registry.find("schedule", settings.kind)(settings, steps)
         what = f"training.steps cannot be raised from {steps} to {self.steps}"
