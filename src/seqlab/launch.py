@@ -79,13 +79,13 @@ def _fit(
         recipe = filled(prepared.budgeted(ranks, watcher), ranks, {} if code is None else use_code(code))
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
-        watcher.said(_standing(folder, recipe))
         torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))
         prepared = prepare(recipe, device, watcher, load_from=folder)
     with memory_for_steps():
         fitting = prepared.fitting(recipe, folder, watcher, ranks)
     if existing is not None:
         _prolong(folder, fitting, existing.training.steps, recipe.training.steps, ranks)
+        watcher.said(_standing(folder, recipe))
     opened = _begun(folder, recipe, prepared.task) if existing is None and ranks.first else nullcontext()
     with opened, memory_for_steps():
         ranks.wait()

@@ -191,7 +191,7 @@ def test_a_checkpoint_of_another_run(made, run: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_the_same_run_elsewhere(made, run: Path, tmp_path: Path) -> None:
-    """A run has no place: what was trained on another machine by the same recipe is the same run."""
+    """A run has no place: what the same recipe has made in another folder is the same run."""
     plan, whole = made
     train_until(plan, tmp_path / "killed", 5)
     shutil.copytree(step_folder(run, 6), step_folder(tmp_path / "killed", 6))

@@ -121,9 +121,13 @@ def test_the_command_line(server, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ where it cannot be
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "cosine": ({"schedule": {"kind": "cosine"}}, {}, r"\(schedule 'cosine'\); .*training.schedule.kind=constant"),
-    "linear": ({"schedule": {"kind": "linear"}}, {}, r"\(schedule 'linear'\); .*training.schedule.kind=constant"),
-    "a share": ({"schedule": {"kind": "constant", "warmup": 0.5}}, {}, r"\(schedule 'constant'\); .*a warmup in steps"),
+    "cosine": ({"schedule": {"kind": "cosine"}}, {}, r"\(schedule 'cosine', warmup 0\); .*kind: constant"),
+    "linear": ({"schedule": {"kind": "linear"}}, {}, r"\(schedule 'linear', warmup 0\); .*kind: constant"),
+    "a share": (
+        {"schedule": {"kind": "constant", "warmup": 0.5}},
+        {},
+        r"'constant', warmup 0\.5\); .*warmup: 100",
+    ),
     "a long warm-up": ({"schedule": {"kind": "constant", "warmup": 50}}, {}, "the learning rate of the steps so far"),
     "forcing": (CONSTANT, {"objective": {"kind": "next-token", "forcing": {"own": 0.5}}}, "objective.forcing"),
 }

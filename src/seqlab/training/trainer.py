@@ -37,6 +37,7 @@ from seqlab.training.compiling import Compiled
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.schedules import WarmUp
 from seqlab.training.tensorboard import Board
 
 
@@ -420,20 +421,22 @@ class Trainer:
         """
         self._check_trained(snapshot)
         done = 0 if snapshot is None else int(snapshot.facts["step"])
-        settings = self.settings.schedule
+        settings = cast(WarmUp, self.settings.schedule)
         before = registry.find("schedule", settings.kind)(settings, steps)
-        what = f"training.steps cannot be raised from {steps} to {self.steps}"
-        hint = "train anew with another --out"
+        what, hint = f"training.steps cannot be raised from {steps} to {self.steps}", "train anew with another --out"
         if any(before(step) != self.schedule(step) for step in range(1, done + 1)):
+            on = f"schedule '{settings.kind}', warmup {settings.warmup}"
             raise RunError(
-                f"{what}: the learning rate of the steps so far depends on it (schedule '{settings.kind}')",
-                hint=f"{hint}; runs with training.schedule.kind=constant and a warmup in steps can be prolonged",
+                f"{what}: the learning rate of the steps so far depends on their number ({on})",
+                where=str(self.checkpoints.run),
+                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be prolonged",
             )
         pace = self.objective.pace
         if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
             raise RunError(
-                f"{what}: the objective of the steps so far depends on it (objective.forcing)",
-                hint=f"{hint}; runs with objective.forcing.shape=constant can be prolonged",
+                f"{what}: the objective of the steps so far depends on their number (objective.forcing)",
+                where=str(self.checkpoints.run),
+                hint=f"{hint}; a run with objective.forcing.shape=constant can be prolonged",
             )
 
     @contextmanager
