@@ -159,7 +159,7 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
 
 def clear(folder: Path, names: Collection[str] | None = None) -> None:
     """Remove what is in a folder, or some of it, but for the lock."""
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.name == LOCK or (names is not None and path.name not in names):
             continue
         if path.is_dir() and not path.is_symlink():

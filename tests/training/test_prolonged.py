@@ -64,6 +64,22 @@ def test_killed_soon_after_it_was_prolonged(killed: int, tmp_path: Path) -> None
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
 
 
+@pytest.mark.parametrize("checkpoint_every", [7, 100])
+@pytest.mark.parametrize("killed", [23, 26, 31, 39])
+def test_killed_before_the_next_checkpoint(
+    killed: int, checkpoint_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was logged after the former end is cut off, and its checkpoint is not one that stays."""
+    monkeypatch.setattr(LanguageModelling, "metrics", lambda *_: {"loss": 1.0})
+    plan = recipe(tmp_path, "streams", steps=22, checkpoint_every=checkpoint_every, report_every=1, **CONSTANT)
+    train(longer(plan, 40), out=tmp_path / "whole")
+    train(plan, out=tmp_path / "run")
+    train_until(longer(plan, 40), tmp_path / "run", killed)
+    train_until(longer(plan, 40), tmp_path / "run", killed)
+    train(longer(plan, 40), out=tmp_path / "run", resume=True)
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
+
+
 def test_the_best_until_then_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end was better than all before it, but is not on the grid: a longer run has never measured it."""
     now, evaluate = 0, Trainer._evaluate

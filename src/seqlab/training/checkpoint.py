@@ -51,6 +51,8 @@ class Checkpoints:
 
     def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
         self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
+        self.passing: int | None = None
+        """A step whose checkpoint goes as soon as there is a newer one."""
 
     @cached_property
     def run_name(self) -> str | None:
@@ -220,7 +222,11 @@ class Checkpoints:
     def _prune(self, facts: dict[str, Any]) -> None:
         """Keep the newest and the best; of a run that has ended also what is best if it goes on after all."""
         wanted = {self._named_best(), ((facts.get("before_end") or {}).get("best") or {}).get("step")}
-        for step in self.steps()[: -self.keep]:
+        *before, newest = self.steps()
+        if self.passing in before and self.passing not in wanted:
+            self._remove(self.passing)
+            before.remove(self.passing)
+        for step in [*before, newest][: -self.keep]:
             if step not in wanted:
                 self._remove(step)
 

@@ -401,13 +401,19 @@ class Trainer:
         for name, value in (own.before_end or {}).items():
             setattr(own, name, value)
         own.finished, own.before_end = False, None
+        if not self._on_grid(self.settings.checkpoint_every) and (own.best or {}).get("step") != own.step:
+            self.checkpoints.passing = own.step
         if self.ranks.first:
-            report, evaluation = (
-                self._on_grid(every) for every in (self.settings.report_every, self.settings.evaluate_every)
+            report, evaluation, sample = map(
+                self._on_grid,
+                (self.settings.report_every, self.settings.evaluate_every, self.settings.sample_every),
             )
-            sample = self._on_grid(self.settings.sample_every)
-            self.log.keep(lambda entry: entry["step"] < own.step or (evaluation if "valid" in entry else report))
-            self.samples.keep(lambda entry: entry["step"] < own.step or sample)
+
+            def before(entry: dict[str, Any], on_grid: bool) -> bool:
+                return bool(entry["step"] < own.step or (entry["step"] == own.step and on_grid))
+
+            self.log.keep(lambda entry: before(entry, evaluation if "valid" in entry else report))
+            self.samples.keep(lambda entry: before(entry, sample))
 
     def _check_trained(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None and "cursor" not in snapshot.facts:
