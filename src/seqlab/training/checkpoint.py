@@ -109,7 +109,10 @@ class Checkpoints:
 
     def newest(self, rank: int = 0) -> Snapshot | None:
         """The newest whole one."""
-        found, faults = self._first_whole(self.steps()[::-1], rank)
+        steps = self.steps()[::-1]
+        found, faults = self._first_whole(steps, rank)
+        if steps and found is None and not faults:
+            return self.newest(rank)  # a training has just removed all of them, and there are newer ones
         return self._told(found, faults)
 
     def best(self) -> Snapshot | None:
@@ -117,6 +120,8 @@ class Checkpoints:
         named = self._named_best()
         steps = sorted(self.steps(), key=lambda step: (step == named, step), reverse=True)
         found, faults = self._first_whole(steps)
+        if steps and found is None and not faults:
+            return self.best()  # a training has just removed all of them, and there are newer ones
         if found is not None and found.facts["step"] != named:
             if named != self._named_best():
                 return self.best()  # a training has just found a better one, and removed this one

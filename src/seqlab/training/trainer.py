@@ -84,7 +84,7 @@ class Progress:
     """Since the last report."""
     finished: bool = False
     before_end: dict[str, Any] | None = None
-    """What the last step of a training changed only because it was the last: `Trainer.go_on` puts it back."""
+    """What the last step of a training changed only because it was the last: `Trainer._go_on` puts it back."""
 
 
 class Trainer:
