@@ -80,13 +80,13 @@ def _fit(
         recipe = filled(prepared.budgeted(ranks, watcher), ranks, {**remembered, **prepared.notes})
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
-        watcher.said(_standing(folder, recipe))
         torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))
         prepared = prepare(recipe, device, watcher, load_from=folder)
     with memory_for_steps():
         fitting = prepared.fitting(recipe, folder, watcher, ranks)
     if existing is not None:
         _prolong(folder, fitting, existing.training.steps, recipe.training.steps, ranks)
+        watcher.said(_standing(folder, recipe))
     opened = _begun(folder, recipe, prepared.task) if existing is None and ranks.first else nullcontext()
     with opened, memory_for_steps():
         ranks.wait()
@@ -160,7 +160,7 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
 
 def clear(folder: Path, names: Collection[str] | None = None) -> None:
     """Remove what is in a folder, or some of it, but for the lock."""
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.name == LOCK or (names is not None and path.name not in names):
             continue
         if path.is_dir() and not path.is_symlink():
@@ -270,8 +270,7 @@ def _is_more(steps: int | None, before: int | None) -> bool:
 def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, steps: int | None, ranks: Ranks) -> None:
     """Write a higher number of steps into the recipe of a run; an error where its steps so far depend on it."""
     if before is not None and _is_more(steps, before) and isinstance(fitting, Trainer):
-        snapshot = Checkpoints(folder).newest()
-        fitting.check_prolonged(before, 0 if snapshot is None else int(snapshot.facts["step"]))
+        fitting.check_prolonged(before, Checkpoints(folder).newest())
     ranks.wait()  # all of them have looked
     if not ranks.first:
         return

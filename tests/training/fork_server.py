@@ -38,6 +38,7 @@ def run(order: dict) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(order["environment"])
+    os.chdir(os.environ.get("FOLDER", "."))
     if "SLOW_FSYNC" in os.environ:
         slow_down_fsync(float(os.environ["SLOW_FSYNC"]))
     sys.argv = ["seqlab", *order["arguments"]]

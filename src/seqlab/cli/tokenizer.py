@@ -85,9 +85,8 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
     Without TEXT, or if it is -, the text is read from the standard input.
     """
     from seqlab.cli.streams import read_stdin
-    from seqlab.tokenizers import load_tokenizer
 
-    loaded = load_tokenizer(folder)
+    loaded = _loaded(folder)
     encoding = loaded.encode(read_stdin() if text in (None, "-") else str(text))
     pieces = [loaded.token(index) for index in encoding.ids]
     if as_json:
@@ -108,9 +107,8 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     """
     from seqlab.cli.streams import read_stdin
     from seqlab.errors import DataError
-    from seqlab.tokenizers import load_tokenizer
 
-    loaded = load_tokenizer(folder)
+    loaded = _loaded(folder)
     given = list(ids) or _integers(read_stdin())
     for index in given:
         if not 0 <= index < loaded.vocab_size:
@@ -204,7 +202,6 @@ def _found(name: str, learnt: Texts) -> Tokenizer:
     """The tokenizer of a folder, or of a kind that is learnt now; `./word` is a folder even if `word` is a kind."""
     from seqlab import registry
     from seqlab.errors import RecipeError, RunError, nearest
-    from seqlab.tokenizers import load_tokenizer
 
     kind, _, size = name.partition(":")
     if _is_kind(name):
@@ -217,7 +214,17 @@ def _found(name: str, learnt: Texts) -> Tokenizer:
     if not Path(name).exists():
         hint = f"{nearest(kind, registry.names('tokenizer'))}, or give a folder that has a tokenizer"
         raise RunError(f"neither a folder nor a kind of tokenizer: '{name}'", hint=hint)
-    return load_tokenizer(Path(name))
+    return _loaded(Path(name))
+
+
+def _loaded(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder; one of a run must be as it was trained."""
+    from seqlab.tokenizers import load_tokenizer
+    from seqlab.training.manifest import check_run
+
+    if (folder / "recipe.yaml").is_file():
+        check_run(folder)
+    return load_tokenizer(folder)
 
 
 def _row(found: Measure) -> dict[str, Any]:

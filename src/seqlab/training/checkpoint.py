@@ -51,6 +51,8 @@ class Checkpoints:
 
     def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
         self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
+        self.passing: int | None = None
+        """A step whose checkpoint goes as soon as there is a newer one."""
 
     @cached_property
     def run_name(self) -> str | None:
@@ -107,7 +109,10 @@ class Checkpoints:
 
     def newest(self, rank: int = 0) -> Snapshot | None:
         """The newest whole one."""
-        found, faults = self._first_whole(self.steps()[::-1], rank)
+        steps = self.steps()[::-1]
+        found, faults = self._first_whole(steps, rank)
+        if steps and found is None and not faults:
+            return self.newest(rank)  # a training has just removed all of them, and there are newer ones
         return self._told(found, faults)
 
     def best(self) -> Snapshot | None:
@@ -115,6 +120,8 @@ class Checkpoints:
         named = self._named_best()
         steps = sorted(self.steps(), key=lambda step: (step == named, step), reverse=True)
         found, faults = self._first_whole(steps)
+        if steps and found is None and not faults:
+            return self.best()  # a training has just removed all of them, and there are newer ones
         if found is not None and found.facts["step"] != named:
             if named != self._named_best():
                 return self.best()  # a training has just found a better one, and removed this one
@@ -220,7 +227,11 @@ class Checkpoints:
     def _prune(self, facts: dict[str, Any]) -> None:
         """Keep the newest and the best; of a run that has ended also what is best if it goes on after all."""
         wanted = {self._named_best(), ((facts.get("before_end") or {}).get("best") or {}).get("step")}
-        for step in self.steps()[: -self.keep]:
+        *before, newest = self.steps()
+        if self.passing in before and self.passing not in wanted:
+            self._remove(self.passing)
+            before.remove(self.passing)
+        for step in [*before, newest][: -self.keep]:
             if step not in wanted:
                 self._remove(step)
 

@@ -36,11 +36,12 @@ class Log:
             os.truncate(self.path, size)
 
     def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
-        """Remove the entries that are not wanted."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        kept = [line for line in lines if wanted(json.loads(line))]
-        if kept != lines:
-            write_whole(self.path, b"".join(kept))
+        """Remove the entries that are not wanted, and a last line that is not whole."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        lines = data.split(b"\n")[:-1]
+        kept = b"".join(line + b"\n" for line in lines if wanted(json.loads(line)))
+        if kept != data:
+            write_whole(self.path, kept)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

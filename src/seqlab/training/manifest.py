@@ -99,7 +99,7 @@ def run_name(folder: Path) -> str | None:
 
 
 def name_of(recipe: Mapping[str, Any], folder: Path) -> str:
-    """A name for a new run: a hash of all that decides what it learns, which is the same wherever it is trained.
+    """A name for a new run: a hash of all that decides what it learns, the versions and threads it runs with included.
 
     The number of steps is not in it, since that can be raised.
     """

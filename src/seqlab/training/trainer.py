@@ -37,6 +37,7 @@ from seqlab.training.compiling import Compiled
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.schedules import WarmUp
 from seqlab.training.tensorboard import Board
 
 
@@ -83,7 +84,7 @@ class Progress:
     """Since the last report."""
     finished: bool = False
     before_end: dict[str, Any] | None = None
-    """What the last step of a training changed only because it was the last: `Trainer.go_on` puts it back."""
+    """What the last step of a training changed only because it was the last: `Trainer._go_on` puts it back."""
 
 
 class Trainer:
@@ -352,9 +353,7 @@ class Trainer:
             raise RunError(
                 "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to begin again"
             )
-        if snapshot is not None and "cursor" not in snapshot.facts:
-            hint = "train another run with another --out"
-            raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
+        self._check_trained(snapshot)
         if self.ranks.first:
             self.log.cut(0 if snapshot is None else snapshot.facts["log"])
             self.samples.cut(0 if snapshot is None else snapshot.facts["samples"])
@@ -402,33 +401,48 @@ class Trainer:
         for name, value in (own.before_end or {}).items():
             setattr(own, name, value)
         own.finished, own.before_end = False, None
+        if not self._on_grid(self.settings.checkpoint_every) and (own.best or {}).get("step") != own.step:
+            self.checkpoints.passing = own.step
         if self.ranks.first:
-            report, evaluation = (
-                self._on_grid(every) for every in (self.settings.report_every, self.settings.evaluate_every)
+            report, evaluation, sample = map(
+                self._on_grid,
+                (self.settings.report_every, self.settings.evaluate_every, self.settings.sample_every),
             )
-            sample = self._on_grid(self.settings.sample_every)
-            self.log.keep(lambda entry: entry["step"] < own.step or (evaluation if "valid" in entry else report))
-            self.samples.keep(lambda entry: entry["step"] < own.step or sample)
 
-    def check_prolonged(self, steps: int, done: int) -> None:
-        """An error unless the `done` steps of a training that was to have `steps` are also the first ones of this one.
+            def before(entry: dict[str, Any], on_grid: bool) -> bool:
+                return bool(entry["step"] < own.step or (entry["step"] == own.step and on_grid))
+
+            self.log.keep(lambda entry: before(entry, evaluation if "valid" in entry else report))
+            self.samples.keep(lambda entry: before(entry, sample))
+
+    def _check_trained(self, snapshot: Snapshot | None) -> None:
+        if snapshot is not None and "cursor" not in snapshot.facts:
+            hint = "train another run with another --out"
+            raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
+
+    def check_prolonged(self, steps: int, snapshot: Snapshot | None) -> None:
+        """An error unless the steps so far of a training that was to have `steps` are also the first ones of this one.
 
         They are where they had the same learning rate, and the same of whatever else depends on the total.
         """
-        settings = self.settings.schedule
+        self._check_trained(snapshot)
+        done = 0 if snapshot is None else int(snapshot.facts["step"])
+        settings = cast(WarmUp, self.settings.schedule)
         before = registry.find("schedule", settings.kind)(settings, steps)
-        what = f"training.steps cannot be raised from {steps} to {self.steps}"
-        hint = "train anew with another --out"
+        what, hint = f"training.steps cannot be raised from {steps} to {self.steps}", "train anew with another --out"
         if any(before(step) != self.schedule(step) for step in range(1, done + 1)):
+            on = f"schedule '{settings.kind}', warmup {settings.warmup}"
             raise RunError(
-                f"{what}: the learning rate of the steps so far depends on it (schedule '{settings.kind}')",
-                hint=f"{hint}; runs with training.schedule.kind=constant and a warmup in steps can be prolonged",
+                f"{what}: the learning rate of the steps so far depends on their number ({on})",
+                where=str(self.checkpoints.run),
+                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be prolonged",
             )
         pace = self.objective.pace
         if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
             raise RunError(
-                f"{what}: the objective of the steps so far depends on it (objective.forcing)",
-                hint=f"{hint}; runs with objective.forcing.shape=constant can be prolonged",
+                f"{what}: the objective of the steps so far depends on their number (objective.forcing)",
+                where=str(self.checkpoints.run),
+                hint=f"{hint}; a run with objective.forcing.shape=constant can be prolonged",
             )
 
     @contextmanager
