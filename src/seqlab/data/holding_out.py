@@ -249,7 +249,7 @@ class _Tally:
         None where no threshold does, unless `any_share` is right that leaves neither side empty.
         """
         if self.units > MANY:
-            return self.result(self.share)
+            return self.result(self.share) if 0 < self.held < self.units else None
         hashes = np.frombuffer(b"".join(self.digests), ">u8").astype(np.uint64)
         different, which = np.unique(hashes, return_inverse=True)
         if len(different) < 2:
