@@ -42,7 +42,7 @@ def write_texts(folder: Path) -> Counter[str]:
     """train.txt and valid.txt; how often each word occurs in training."""
     counts: Counter[str] = Counter()
     for split in ("train", "valid"):
-        lines = [line for document in documents("python-docs", split) for line in document.text.splitlines()]
+        lines = [line for document in documents("python-docs", split) for line in document.fields["text"].splitlines()]
         laid_out = [" ".join(SPLITS["punctuation"].findall(line)) for line in lines if re.search(r"\w", line)]
         (folder / f"{split}.txt").write_text("\n".join(laid_out) + "\n", encoding="utf-8")
         if split == "train":

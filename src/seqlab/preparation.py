@@ -211,7 +211,7 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
     """The recipe with what is held out written down; and in words how much that is, or how much of it is trained on."""
     asked = registry.find("task", recipe.task.kind).reads(recipe)
-    if asked is None:
+    if asked is None or recipe.tokenizer is None:
         return recipe, {}
     if (chosen := held_out(asked)) is not None:
         return recipe.model_copy(update={"data": chosen.settled(recipe.data)}), {"held_out": str(chosen)}

@@ -151,6 +151,7 @@ def test_held_out_data_that_are_in_the_training_data(tmp_path: Path, lines, cli)
     keys = [f"data.train={train}", f"data.valid={valid}", "tokenizer.kind=character"]
     caution = "caution: 600 of 600 held-out lines (100 % of the text) are also in the training data"
     assert caution in " ".join(cli("train", "lm/ngram", *keys, "--out", out).err.split())
+    assert json.loads(cli("train", "lm/ngram", *keys, "--out", f"{out}-2", "--json").out)["overlap"] == caution
     said = cli("evaluate", out, "--json")
     assert said.err.strip() == json.loads(said.out)["signature"]["overlap"] == caution
     valid.write_text("something else altogether\n" * 9)

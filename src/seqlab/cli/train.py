@@ -49,7 +49,9 @@ def train(
         return
     last: dict[str, Any] = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
     if as_json:
-        echo_json({"run": str(run.folder), "best_step": run.step, "last": last})
+        known = run.recipe.environment
+        notes = {name: known[name] for name in ("held_out", "overlap") if name in known}
+        echo_json({"run": str(run.folder), "best_step": run.step, "last": last, **notes})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
     from seqlab.models.language_model import LanguageModel

@@ -249,7 +249,7 @@ class _Tally:
         None where no threshold does, unless `any_share` is right that leaves neither side empty.
         """
         if self.units > MANY:
-            return self.result(self.share)
+            return self.result(self.share) if 0 < self.held < self.units else None
         hashes = np.frombuffer(b"".join(self.digests), ">u8").astype(np.uint64)
         different, which = np.unique(hashes, return_inverse=True)
         if len(different) < 2:
@@ -260,7 +260,7 @@ class _Tally:
         if not (0 <= place < len(sums) and abs(sums[place] - self.share) <= self.share / 4):
             place = int(np.argmin(np.abs(sums - self.share)))
             below = _between(int(different[place]), int(different[place + 1]))
-        fits = self.share / 3 <= sums[place] <= max(3 * self.share, 0.25 if self.by == "document" else 0)
+        fits = self.share / 3 <= sums[place] <= 1.5 * self.share + 0.05
         enough = self.units >= FEWEST_DOCUMENTS or self.by == "snippet"
         return self.result(below) if any_share or (fits and enough) else None
 

@@ -65,8 +65,8 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
     def build(room: Path) -> None:
         about = f"{described(valid.data, 'valid')} compared with {described(train.data, 'train')}"
         with work(f"looking for {described(valid.data, 'valid')} in {described(train.data, 'train')}") as progress:
-            progress(0)
             found = asdict(_compared(train, valid))
+            progress(_size(train, "train"))
         (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
 
     prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]

@@ -39,6 +39,8 @@ SMALL = 1 << 22
 """Bytes that are looked at again sooner than the cache is asked."""
 VERSION = 3
 """Part of every fingerprint: to be raised when the same files would give other records."""
+RULES = 1
+"""Part of those of files of which a part is held out by content: to be raised when that would be another part."""
 
 
 def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
@@ -101,9 +103,10 @@ def held_out(asked: Asked) -> HeldOut | None:
 
     def build(room: Path) -> None:
         about = f"what is held out of {described(data, 'train')}"
-        with work(f"choosing {about}", None):
-            found = asdict(choose(files, asked))
-        (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
+        with work(f"choosing {about}") as progress:
+            chosen = choose(files, asked)
+            progress(chosen.size)
+        (room / "meta.json").write_text(json.dumps({"about": about, "found": asdict(chosen)}), encoding="utf-8")
 
     key = hashlib.sha256(json.dumps([fingerprint(data, "train"), asked.roles, asked.symbols]).encode()).hexdigest()
     return kept("splits", key, _kept_choice, build)
@@ -171,7 +174,7 @@ def _part(data: DataSettings, found: list[Source]) -> list[object]:
     if data.hold_out_by == "number" or all(isinstance(source, str) for source in found):
         return ["held out", data.hold_out]
     asked_for = data.hold_out if _open(data) else None
-    return ["held out", asked_for, data.hold_out_by, data.hold_out_below]
+    return ["held out", asked_for, data.hold_out_by, data.hold_out_below, RULES]
 
 
 def both_fingerprints(data: DataSettings) -> str:
