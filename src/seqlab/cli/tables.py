@@ -43,10 +43,10 @@ TITLES = {
     "confusions": "most often taken for something else",
     "calibration": "calibration: how sure it is, and how often right",
     "confidently_wrong": "wrong, and most sure of it",
-    "surprising": "most surprising: what is right had the least probability",
     "most_errors": "sentences with the most errors",
     "words_wrong": "words most often wrong",
     "worst": "worst by chrF of the sentence",
+    "surprising": "most surprising: what is right had the least probability",
     "columns": "residuals (truth − forecast) by column and step ahead",
     "largest": "largest residuals",
     "surprising_lines": "most surprising lines",
@@ -54,6 +54,7 @@ TITLES = {
 }
 WIDEST = 12
 """Labels of a confusion matrix that a terminal has room for."""
+MOST_ROWS = 20
 LONGEST = 70
 """Characters of a text in a table."""
 
@@ -69,8 +70,10 @@ def error_tables(report: Mapping[str, Any]) -> None:
         rows = report.get(name, [])
         if isinstance(rows, list) and rows:
             click.echo(title + (f" (expected calibration error {report['ece']:.3f})" if name == "calibration" else ""))
-            shown = [_row(row) for row in rows]
+            shown = [_row(row) for row in rows[:MOST_ROWS]]
             table([key.replace("_", " ") for key in shown[0]], [list(row.values()) for row in shown])
+            if len(rows) > MOST_ROWS:
+                click.echo(f"and {len(rows) - MOST_ROWS:,} more: --json has all\n")
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, object]:
@@ -105,4 +108,5 @@ def listing(about: Mapping[str, str], as_json: bool) -> None:
 
 
 def _numeric(text: str) -> bool:
-    return text.replace(",", "").replace("±", "").replace(".", "").replace(" ", "").isdigit() or text == "–"
+    digits = text.removeprefix("-")
+    return digits.replace(",", "").replace("±", "").replace(".", "").replace(" ", "").isdigit() or text == "–"

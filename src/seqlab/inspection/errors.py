@@ -239,16 +239,18 @@ def of_forecasts(outcomes: Iterable[Forecasted], worst: int) -> Report:
     """Residuals are truth − forecast; the largest are those of the most root mean squares of their column."""
     found = list(outcomes)
     truth, forecast = (np.array([getattr(one, name) for one in found]) for name in ("truth", "forecast"))  # (N, H, O)
-    residuals = truth - forecast
+    residuals, names = truth - forecast, list(found[0].columns)
     size = np.sqrt(np.square(residuals).mean((0, 1)))
-    relative = np.abs(residuals) / np.where(size > 0, size, 1)
-    places = np.argsort(-relative, axis=None, kind="stable")[:worst]
-    names = list(found[0].columns)
-    largest = []
-    for number, step, column in zip(*np.unravel_index(places, residuals.shape), strict=True):
-        numbers = {"truth": truth, "forecast": forecast, "residual": residuals, "of_rms": relative}
-        own = {name: float(values[number, step, column]) for name, values in numbers.items()}
-        largest.append({**_place(found[number]), "column": names[column], "ahead": int(step) + 1, **own})
+    in_sizes = residuals / np.where(size > 0, size, 1)
+    largest: dict[tuple[Any, ...], Row] = {}  # one for each number that was to be forecast
+    for place in np.argsort(-np.abs(in_sizes), axis=None, kind="stable"):
+        number, step, column = (int(one) for one in np.unravel_index(place, residuals.shape))
+        where = _place(found[number], step)
+        values = {"truth": truth, "forecast": forecast, "residual": residuals, "in_rms": in_sizes}
+        own = {name: float(of[number, step, column]) for name, of in values.items()}
+        largest.setdefault((*where.values(), column), {**where, "column": names[column], "ahead": step + 1, **own})
+        if len(largest) == worst:
+            break
     return {
         "kind": "forecasts",
         "examples": len(found),
@@ -265,9 +267,9 @@ def of_forecasts(outcomes: Iterable[Forecasted], worst: int) -> Report:
         ],
         "histogram": {
             name: dict(zip(("counts", "edges"), map(np.ndarray.tolist, np.histogram(own, bins=40)), strict=True))
-            for name, own in zip(names, residuals.reshape(-1, len(names)).T / np.where(size > 0, size, 1), strict=True)
+            for name, own in zip(names, in_sizes.reshape(-1, len(names)).T, strict=True)
         },
-        "largest": largest,
+        "largest": list(largest.values()),
     }
 
 
@@ -320,8 +322,8 @@ def _most(ranked: Iterable[tuple[Any, Any]], count: int) -> list[tuple[Any, Any]
     return sorted(ranked, key=lambda one: one[0], reverse=True)[:count]
 
 
-def _place(one: Outcome) -> Row:
-    return {"file": one.record.file, one.record.counted: one.record.line}
+def _place(one: Outcome, further: int = 0) -> Row:
+    return {"file": one.record.file, one.record.counted: one.record.line + further}
 
 
 _reports: dict[type[Outcome], Callable[[Iterator[Any], int], Report]] = {

@@ -239,14 +239,15 @@ def errors(found: Mapping[str, Any], path: Path) -> None:
 
 
 SHOWN = 40
-"""Labels of a confusion matrix that are drawn: the most frequent ones."""
+"""Labels of a confusion matrix that are drawn: those with the most errors."""
 
 
 def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
     """Rows add up to 1: of what was given, which share was taken for what; numbers where there is room for them."""
     labels, counts = found["confusion"]["labels"], found["confusion"]["counts"]
-    frequent = sorted(range(len(labels)), key=lambda one: -sum(counts[one]))[:SHOWN]
-    kept = [one for one in range(len(labels)) if one in set(frequent)]
+    everything = range(len(labels))
+    errors = [sum(counts[one]) + sum(row[one] for row in counts) - 2 * counts[one][one] for one in everything]
+    kept = sorted(sorted(everything, key=lambda one: -errors[one])[:SHOWN])
     shares = [[counts[row][column] / max(1, sum(counts[row])) for column in kept] for row in kept]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     names = [labels[one][:20] for one in kept]
@@ -258,9 +259,9 @@ def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
             for column, other in enumerate(kept):
                 if counts[own][other]:
                     colour = "white" if shares[row][column] > 0.5 else "#212529"
-                    about = {"ha": "center", "va": "center", "fontsize": 8, "color": colour}
+                    about = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
                     axes.text(column, row, f"{counts[own][other]:,}", **about)
-    rest = f" ({SHOWN} of {len(labels)} labels)" if len(labels) > SHOWN else ""
+    rest = f" ({SHOWN} of {len(labels)} labels, those with the most errors)" if len(labels) > SHOWN else ""
     _dress(axes, f"What is taken for what{rest}", "found", "given")
     axes.grid(False)
     axes.tick_params(length=0)
@@ -276,6 +277,7 @@ def _calibration(axes: Any, found: Mapping[str, Any]) -> None:
     axes.scatter(*points, s=[20 + 180 * own["count"] / most for own in bins], color=COLOURS[0], alpha=0.6)
     axes.set_xlim(0, 1.02)
     axes.set_ylim(0, 1.02)
+    axes.set_box_aspect(1)
     _dress(axes, f"Calibration: error {found['ece']:.3f}", "how sure it is", "share that is right")
 
 
@@ -303,7 +305,7 @@ def _by_length(axes: Any, found: Mapping[str, Any]) -> None:
 
 
 def _residuals(axes: Any, found: Mapping[str, Any]) -> None:
-    for colour, (name, bars) in zip(_cycle(len(found["histogram"])), found["histogram"].items(), strict=True):
+    for colour, (name, bars) in zip(COLOURS, found["histogram"].items(), strict=False):  # as many as can be told apart
         axes.stairs(bars["counts"], bars["edges"], color=colour, linewidth=1.5, label=name)
     axes.axvline(0, color="#adb5bd", linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=8)
@@ -312,7 +314,7 @@ def _residuals(axes: Any, found: Mapping[str, Any]) -> None:
 
 def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
     names = list(dict.fromkeys(row["column"] for row in found["columns"]))
-    for colour, name in zip(_cycle(len(names)), names, strict=True):
+    for colour, name in zip(COLOURS, names, strict=False):
         own = [row for row in found["columns"] if row["column"] == name]
         first = own[0]["rmse"] or 1.0
         points = [row["ahead"] for row in own], [row["rmse"] / first for row in own]
@@ -326,9 +328,10 @@ def _bits_of_tokens(axes: Any, found: Mapping[str, Any]) -> None:
     bars = found["histogram"]
     _bars(axes, _closed(bars["edges"]), bars["tokens"])
     mean = found["bits_per_token"]
-    axes.axvline(mean, color=COLOURS[1], linewidth=1.5, label=f"mean {mean:.2f}")
+    if math.isfinite(mean):
+        axes.axvline(mean, color=COLOURS[1], linewidth=1.5, label=f"mean {mean:.2f}")
+        axes.legend(frameon=False, fontsize=8)
     axes.set_yscale("log")
-    axes.legend(frameon=False, fontsize=8)
     _dress(axes, "How surprising tokens are", "bits (−log₂ p), the last bar all above", "tokens")
 
 
