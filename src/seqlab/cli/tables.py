@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,6 +54,7 @@ TITLES = {
 WIDEST = 12
 """Labels of a confusion matrix that a terminal has room for."""
 MOST_ROWS = 20
+LONGEST_NAME = 32
 LONGEST = 70
 """Characters of a text in a table."""
 
@@ -81,7 +81,8 @@ def _row(row: Mapping[str, Any]) -> dict[str, object]:
     place = {}
     if "file" in row:
         counted, line = list(row.items())[1]
-        place = {"place": f"{Path(row['file']).name}:{line}"}
+        file = row["file"] if len(row["file"]) <= LONGEST_NAME else f"…{row['file'][1 - LONGEST_NAME :]}"
+        place = {"place": f"{file}:{line}"}
         row = {key: value for key, value in row.items() if key not in ("file", counted)}
     return {**place, **{key: _cell(value) for key, value in row.items()}}
 

@@ -254,7 +254,7 @@ def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
     turned = 90 if len(names) > 6 or max(map(len, names)) > 6 else 0
     axes.set_xticks(range(len(kept)), names, rotation=turned, fontsize=8, parse_math=False)
     axes.set_yticks(range(len(kept)), names, fontsize=8, parse_math=False)
-    if len(kept) <= 12:
+    if len(kept) <= 16:
         for row, own in enumerate(kept):
             for column, other in enumerate(kept):
                 if counts[own][other]:
