@@ -102,12 +102,6 @@ def test_imports_go_only_upwards(path):
     assert not wrong, f"{place} imports what comes after it: {wrong}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_fit_in_a_head(path):
-    lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= 400, f"{lines} lines"
-
-
 def test_only_papers_are_linked():
     pages = [
         *FILES,

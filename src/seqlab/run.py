@@ -27,6 +27,7 @@ from seqlab.data.leaks import measured_on_other, measured_on_own
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
+from seqlab.data.sequences import ScoredLanes, ScoredWindows
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
 from seqlab.decoding.generate import generate
@@ -35,6 +36,7 @@ from seqlab.decoding.packing import packed
 from seqlab.decoding.scoring import Score, score
 from seqlab.decoding.suggest import Suggestion, suggest
 from seqlab.errors import RunError, SeqlabError, caution
+from seqlab.inspection.surprise import lines_read
 from seqlab.metrics.judging import Judged
 from seqlab.metrics.lengths import by_length
 from seqlab.models.language_model import LanguageModel
@@ -42,6 +44,7 @@ from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import Tree
+from seqlab.tasks.outcomes import Examinable, Outcome
 from seqlab.tasks.task import Prompts, Task, unknown_tokens
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
@@ -162,6 +165,20 @@ class Run:
         if data is None:
             return measured_on_own(own, asked, self.recipe.environment)
         return measured_on_other(asked, own.model_copy(update={"valid": data if isinstance(data, str) else list(data)}))
+
+    def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
+        """What became of each held-out example (of a text: of each line), or of those of other files, first to last.
+
+        `seqlab.inspection.errors.report` makes tables of them.
+        """
+        split = self.held_out(data)
+        if isinstance(split, ScoredWindows | ScoredLanes):
+            rows = batch_size or self.recipe.training.batch_size
+            return lines_read(self.objective, split, self.tokenizer, rows, self.device)
+        if not isinstance(self.task, Examinable):
+            raise RunError("its task does not say what became of each example", where=str(self.folder))
+        task, objective = self.task, self.answering
+        return self._each(cast(Examples, split), batch_size, lambda *about: list(task.outcomes(objective, *about)))
 
     def written(self, split: Split, batch_size: int | None = None) -> list[str]:
         """What the model writes for each example of a split, first to last; nothing where sources are too long."""
@@ -291,7 +308,7 @@ class Run:
         split: Examples,
         batch_size: int | None,
         ask: Callable[[Batch, Sequence[Record]], list[Any]],
-        nothing: Callable[[Record], Any],
+        nothing: Callable[[Record], Any] = lambda record: None,
     ) -> Iterator[Any]:
         """What is found about each example, first to last; `nothing` says it of those that have nothing to read."""
         rows = batch_size or self.recipe.training.batch_size

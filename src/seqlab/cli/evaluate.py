@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, device, picture
 
 CAUTIONS = ("changed", "overlap")
 """Entries of a signature that are printed as notes, on lines of their own."""
@@ -22,6 +25,18 @@ CAUTIONS = ("changed", "overlap")
 @click.option("--metric", metavar="NAME,...", help="Judge what is written by these: bleu, chrf, ter, rouge, wer, ...")
 @click.option("--by-length", is_flag=True, help="Judge what is written for short and for long sources also apart.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
+@click.option(
+    "--errors",
+    is_flag=True,
+    help="Also show what to look at next: what is taken for what, calibration, the worst and most surprising examples.",
+)
+@click.option("--worst", default=10, show_default=True, type=click.IntRange(1), help="So many examples of each kind.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    callback=picture,
+    help="The picture of --errors: .png, .svg or .pdf; in the run folder by default, with --json only if named.",
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @checkpoint
 @device
@@ -34,6 +49,9 @@ def evaluate(
     metric: str | None,
     by_length: bool,
     beam: int | None,
+    errors: bool,
+    worst: int,
+    out: str | None,
     batch_size: int | None,
     checkpoint: int | str,
     device: str,
@@ -44,6 +62,7 @@ def evaluate(
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
+    from seqlab.inspection.errors import report as error_report
     from seqlab.metrics.judging import metrics_of
     from seqlab.run import load
 
@@ -51,6 +70,8 @@ def evaluate(
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
+    if out is not None and not errors:
+        raise click.UsageError("--out names the picture of --errors: add it")
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
     if metrics is not None:
         metrics_of(metrics)  # a name that is none is better said now than after the work
@@ -64,10 +85,14 @@ def evaluate(
         columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
         if scramble is not None:
             columns["scrambled"] = loaded.evaluate(files, batch_size, scramble, metrics)
+        report = error_report(loaded.outcomes(files, batch_size), worst) if errors else None
     if as_json:
-        echo_json({**columns.pop("value"), **columns})
+        more = {} if report is None else {"errors": report}
+        echo_json({**columns.pop("value"), **columns, **more})
+        if report is not None and out is not None:
+            _draw(report, out, loaded.folder, err=True)
         return
-    from seqlab.cli.tables import by_length_table, table
+    from seqlab.cli.tables import by_length_table, error_tables, table
 
     bins = columns["value"].pop("by_length", [])
     for found in columns.values():
@@ -81,6 +106,17 @@ def evaluate(
         by_length_table(bins)
     shown = [f"{name.replace('_', ' ')} {value}" for name, value in signatures[-1].items() if name not in CAUTIONS]
     click.echo(f"signature: {', '.join(shown)}")
+    if report is not None:
+        error_tables(report)
+        _draw(report, out, loaded.folder, err=False)
+
+
+def _draw(report: dict[str, Any], out: str | None, folder: Path, err: bool) -> None:
+    from seqlab.inspection import figures
+
+    path = folder / "errors.png" if out is None else Path(out)
+    figures.errors(report, path)
+    click.echo(f"drawn: {path}", err=err)
 
 
 def _shown(value: float | int) -> str | int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, device, picture
 
 if TYPE_CHECKING:
     from seqlab.data.batches import Batch
@@ -20,17 +20,10 @@ def inspect() -> None:
     """Look inside a run: why training fails, where the loss falls, what is looked at, what a search tries."""
 
 
-def _picture(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """What cannot be drawn is better said before the work than after it."""
-    if value is not None and (Path(value).suffix.lower() not in (".png", ".svg", ".pdf") or Path(value).is_dir()):
-        raise click.BadParameter(f"'{value}' is no name of a picture: it should end in .png, .svg or .pdf")
-    return value
-
-
 out = click.option(
     "--out",
     metavar="FILE",
-    callback=_picture,
+    callback=picture,
     help="The picture: .png, .svg or .pdf; in the run folder by default.",
 )
 code = click.option("--code", metavar="FILE", help="The file that the run was trained with.")

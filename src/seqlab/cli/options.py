@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 
@@ -29,3 +31,10 @@ checkpoint = click.option(
     metavar="STEP|last|best",
     help="Which weights: those of a step that was saved, the last ones, or the best on held-out data.",
 )
+
+
+def picture(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """What cannot be drawn is better said before the work than after it."""
+    if value is not None and (Path(value).suffix.lower() not in (".png", ".svg", ".pdf") or Path(value).is_dir()):
+        raise click.BadParameter(f"'{value}' is no name of a picture: it should end in .png, .svg or .pdf")
+    return value

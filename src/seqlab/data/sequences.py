@@ -5,7 +5,7 @@ A position's input is the token before it; the first token of all follows `<end>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqlab.data.batches import Batch, padded
 from seqlab.data.order import Indices, Order, Sequential, Shuffled, Streams
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 
 Tokens = NDArray[np.integer]
 Recut = Callable[[Tokens, np.random.Generator], Sequence[int]]
@@ -102,6 +103,8 @@ class ScoredWindows:
     facts: dict[str, int] = field(default_factory=dict)
     """What the text is made of: characters, bytes, unknown tokens."""
     note: str = ""
+    records: Callable[[], Iterable[Record]] = tuple
+    """The texts that the tokens came from."""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -126,6 +129,7 @@ class ScoredLanes:
     end: int
     facts: dict[str, int] = field(default_factory=dict)
     note: str = ""
+    records: Callable[[], Iterable[Record]] = tuple
 
     def __post_init__(self) -> None:
         self.bounds = np.linspace(0, len(self.tokens), self.lanes + 1).astype(np.int64)

@@ -221,6 +221,135 @@ def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path
     _save(figure, path)
 
 
+def errors(found: Mapping[str, Any], path: Path) -> None:
+    """Two panels for a report of `inspection.errors`, whatever it is about."""
+    drawn = {
+        "classes": (_confusion, _calibration),
+        "several classes": (_f1, _calibration),
+        "tags": (_confusion, _calibration),
+        "texts": (_scores, _by_length),
+        "forecasts": (_residuals, _steps_ahead),
+        "lines": (_bits_of_tokens, _bits_of_lines),
+    }[found["kind"]]
+    size = min(len(found["confusion"]["labels"]), SHOWN) if "confusion" in found else 0
+    figure, panels = _figure(max(10.5, 0.26 * size + 7), max(4.4, 0.26 * size + 1.6), columns=2)
+    for axes, draw in zip(panels, drawn, strict=True):
+        draw(axes, found)
+    _save(figure, path)
+
+
+SHOWN = 40
+"""Labels of a confusion matrix that are drawn: those with the most errors."""
+
+
+def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
+    """Rows add up to 1: of what was given, which share was taken for what; numbers where there is room for them."""
+    labels, counts = found["confusion"]["labels"], found["confusion"]["counts"]
+    everything = range(len(labels))
+    errors = [sum(counts[one]) + sum(row[one] for row in counts) - 2 * counts[one][one] for one in everything]
+    kept = sorted(sorted(everything, key=lambda one: -errors[one])[:SHOWN])
+    shares = [[counts[row][column] / max(1, sum(counts[row])) for column in kept] for row in kept]
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    names = [labels[one][:20] for one in kept]
+    turned = 90 if len(names) > 6 or max(map(len, names)) > 6 else 0
+    axes.set_xticks(range(len(kept)), names, rotation=turned, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(kept)), names, fontsize=8, parse_math=False)
+    if len(kept) <= 16:
+        for row, own in enumerate(kept):
+            for column, other in enumerate(kept):
+                if counts[own][other]:
+                    colour = "white" if shares[row][column] > 0.5 else "#212529"
+                    about = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
+                    axes.text(column, row, f"{counts[own][other]:,}", **about)
+    rest = f" ({SHOWN} of {len(labels)} labels, those with the most errors)" if len(labels) > SHOWN else ""
+    _dress(axes, f"What is taken for what{rest}", "found", "given")
+    axes.grid(False)
+    axes.tick_params(length=0)
+
+
+def _calibration(axes: Any, found: Mapping[str, Any]) -> None:
+    """What is below the diagonal was less often right than the model was sure; larger dots are more examples."""
+    bins = found["calibration"]
+    most = max(own["count"] for own in bins)
+    axes.plot([0, 1], [0, 1], color="#adb5bd", linewidth=1, linestyle=":")
+    points = [own["confidence"] for own in bins], [own["right"] for own in bins]
+    axes.plot(*points, color=COLOURS[0], linewidth=1.2)
+    axes.scatter(*points, s=[20 + 180 * own["count"] / most for own in bins], color=COLOURS[0], alpha=0.6)
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    axes.set_box_aspect(1)
+    _dress(axes, f"Calibration: error {found['ece']:.3f}", "how sure it is", "share that is right")
+
+
+def _f1(axes: Any, found: Mapping[str, Any]) -> None:
+    rows = found["labels"][:SHOWN][::-1]
+    axes.barh([row["label"][:20] for row in rows], [row["f1"] for row in rows], color=COLOURS[0], alpha=0.6)
+    axes.set_xlim(0, 1)
+    _dress(axes, "Labels, the worst first", "F1", "")
+    axes.grid(axis="y", visible=False)
+
+
+def _scores(axes: Any, found: Mapping[str, Any]) -> None:
+    bars = found["histogram"]
+    _bars(axes, bars["edges"], bars["counts"])
+    axes.axvline(found["mean_chrf"], color=COLOURS[1], linewidth=1.5, label=f"mean {found['mean_chrf']:.1f}")
+    axes.legend(frameon=False, fontsize=8)
+    _dress(axes, "How good single answers are", "chrF of a sentence", "sentences")
+
+
+def _by_length(axes: Any, found: Mapping[str, Any]) -> None:
+    lengths, scores = zip(*found["lengths"], strict=True)
+    axes.scatter(lengths, scores, s=9, color=COLOURS[0], alpha=0.35, linewidths=0)
+    axes.set_ylim(-2, 102)
+    _dress(axes, "Short and long sources", "characters of the source", "chrF of a sentence")
+
+
+def _residuals(axes: Any, found: Mapping[str, Any]) -> None:
+    for colour, (name, bars) in zip(COLOURS, found["histogram"].items(), strict=False):  # as many as can be told apart
+        axes.stairs(bars["counts"], bars["edges"], color=colour, linewidth=1.5, label=name)
+    axes.axvline(0, color="#adb5bd", linewidth=1, linestyle=":")
+    axes.legend(frameon=False, fontsize=8)
+    _dress(axes, "Residuals", "truth − forecast, in root mean squares of the column", "forecasts")
+
+
+def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
+    names = list(dict.fromkeys(row["column"] for row in found["columns"]))
+    for colour, name in zip(COLOURS, names, strict=False):
+        own = [row for row in found["columns"] if row["column"] == name]
+        first = own[0]["rmse"] or 1.0
+        points = [row["ahead"] for row in own], [row["rmse"] / first for row in own]
+        axes.plot(*points, color=colour, linewidth=1.8, marker="o", markersize=4, label=f"{name}: {first:.3g} at 1")
+    axes.set_xticks([row["ahead"] for row in found["columns"] if row["column"] == names[0]][:20])
+    axes.legend(frameon=False, fontsize=8)
+    _dress(axes, "Further ahead", "steps ahead", "RMSE, as a multiple of one step's")
+
+
+def _bits_of_tokens(axes: Any, found: Mapping[str, Any]) -> None:
+    bars = found["histogram"]
+    _bars(axes, _closed(bars["edges"]), bars["tokens"])
+    mean = found["bits_per_token"]
+    if math.isfinite(mean):
+        axes.axvline(mean, color=COLOURS[1], linewidth=1.5, label=f"mean {mean:.2f}")
+        axes.legend(frameon=False, fontsize=8)
+    axes.set_yscale("log")
+    _dress(axes, "How surprising tokens are", "bits (−log₂ p), the last bar all above", "tokens")
+
+
+def _bits_of_lines(axes: Any, found: Mapping[str, Any]) -> None:
+    bars = found["histogram"]
+    _bars(axes, _closed(bars["edges"]), bars["lines"])
+    _dress(axes, "How surprising lines are", "mean bits of a line's tokens", "lines")
+
+
+def _closed(edges: Sequence[float]) -> list[float]:
+    """The last bar has no end: it is drawn as wide as the others."""
+    return [*edges, edges[-1] + edges[1] - edges[0]]
+
+
+def _bars(axes: Any, edges: Sequence[float], counts: Sequence[int]) -> None:
+    axes.stairs(counts, edges, fill=True, color=COLOURS[0], alpha=0.6)
+
+
 def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
     import matplotlib
 

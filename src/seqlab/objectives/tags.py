@@ -6,7 +6,7 @@ B rows · T positions · N tags
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import model_validator
@@ -63,6 +63,19 @@ class TagsSettings(PartSettings):
     """The last one likewise; all are, where neither is given."""
 
 
+class Examined(NamedTuple):
+    """Of the sentences of a batch."""
+
+    found: Tensor
+    """(B, T), the tags that were chosen."""
+    probabilities: Tensor
+    """(B, T), of each of them, whatever the others are."""
+    losses: Tensor
+    """(B,), −log p of the right tags; ∞ where they break the rules."""
+    counted: Tensor
+    """(B, T), which words count."""
+
+
 class Tags(Objective):
     """−Σ log p(tags of a sentence | its words)
 
@@ -116,6 +129,21 @@ class Tags(Objective):
         """The tags of each sentence."""
         states, mask = self.body(batch)
         return self._named(self.choose(states, mask), mask)
+
+    def examined(self, batch: Batch) -> Examined:
+        """The tags that it would give beside the right ones."""
+        (states, mask), tags = self.body(batch), batch["tags"]
+        counted, found, sentence = self._counted(mask), self.choose(states, mask), self.head.sentence
+        losses = sentence.losses(self.scores(states, tags), tags, counted)
+        losses = losses.masked_fill(~sentence.possible(tags, counted), torch.inf)
+        return Examined(found, self._marginals(self.scores(states, found), found, mask), losses, counted)
+
+    def _marginals(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """p(y_t = tag | s), (B, T), which is ∂ log Z / ∂ s_t(tag): the gradient of −log p(tags), and 1"""
+        with torch.enable_grad():
+            scores = scores.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.head.sentence.losses(scores, tags, mask).sum(), scores)
+        return 1 + gradient.gather(-1, tags[..., None])[..., 0]
 
     def scores(self, states: Tensor, tags: Tensor) -> Tensor:
         """Of each tag for each word, (B, T, N); some look at the right tags (B, T) before it."""

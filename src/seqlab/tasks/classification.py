@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqlab.data.batches import Batch, Examples, Split, padded
 from seqlab.data.contents import Asked
@@ -23,6 +24,7 @@ from seqlab.nn.summary import ClassHead, SummaryKind, summary
 from seqlab.objectives.classes import Classes
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.outcomes import Classified
 from seqlab.tasks.task import Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
@@ -171,6 +173,27 @@ class Classification(Task):
         named = dict(zip(self.labels, p, strict=True))
         labels = [label for label, probability in named.items() if probability > 0.5]
         return {"answer": f"{self.settings.separator} ".join(labels), "labels": labels, "probabilities": named}
+
+    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Classified]:
+        logits, labels = cast(Classes, objective).logits(batch), batch["labels"]
+        several = labels.dim() == 2
+        if several:
+            losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none").sum(-1)
+            p, given = logits.sigmoid(), [row.nonzero()[:, 0].tolist() for row in labels]
+        else:
+            losses = F.cross_entropy(logits, labels, reduction="none")
+            p, given = logits.softmax(-1), [[label] for label in labels.tolist()]
+        return [
+            Classified(
+                record,
+                record.fields["text"],
+                loss,
+                [self.labels[label] for label in right],
+                dict(zip(self.labels, probabilities, strict=True)),
+                several,
+            )
+            for record, loss, right, probabilities in zip(records, losses.tolist(), given, p.tolist(), strict=True)
+        ]
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"

@@ -19,8 +19,10 @@ from seqlab.data.series_splits import Part, read_parts
 from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
 from seqlab.errors import DataError, RecipeError, RunError
 from seqlab.models.forecasters import Forecaster
+from seqlab.nn.summary import last
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.outcomes import Forecasted
 from seqlab.tasks.scaling import Scaling
 from seqlab.tasks.task import Task, Totals
 
@@ -170,6 +172,21 @@ class Forecasting(Task):
         if own.mode == "answer":
             return {"mode": own.mode, "naive": "the mean of the answers in training"}
         return {"mode": own.mode, "window": own.window, "horizon": own.horizon, "naive": "the last value"}
+
+    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Forecasted]:
+        """Of what follows whole windows, in the units of the data."""
+        targets, mask = batch["targets"], batch.get("mask")
+        every = targets.dim() == 4
+        forecasts = cast(Forecaster, objective.body)(batch["inputs"], mask, every)
+        targets = targets if every else targets[:, None]
+        truth, forecast = (
+            self._scaling_of_outputs.undone(last(one, mask if every else None).cpu().numpy().astype(np.float64))
+            for one in (targets, forecasts)
+        )
+        columns = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
+        losses = np.square(forecast - truth).sum((1, 2)).tolist()
+        each = zip(records, losses, truth.tolist(), forecast.tolist(), strict=True)
+        return [Forecasted(record, "", loss, columns, right, own) for record, loss, right, own in each]
 
     def ahead(self, steps: int) -> Forecasting:
         """Where that is more than the horizon, forecasts are read as if they had happened."""

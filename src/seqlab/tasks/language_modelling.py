@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import nn
 from seqlab.data.batches import Split
 from seqlab.data.contents import Asked
 from seqlab.data.readers import described, empty_lines, fingerprint, read, size
+from seqlab.data.records import Record
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
@@ -83,11 +84,15 @@ class LanguageModelling(Task):
             if self.settings.reading == "streams":
                 return Lanes(tokens, window, self.streams, self.settings.stretch, note)
             return Windows(tokens, window, None if self.sample is None else self._recut, note)
+
+        def records() -> Iterator[Record]:
+            return self._records(data, which)
+
         facts = {**self._facts(column, data.documents == "line"), "empty_lines": empty}
         if self.settings.reading == "windows":
-            return ScoredWindows(tokens, window, self.stride, self.tokenizer.end_id, facts, note)
+            return ScoredWindows(tokens, window, self.stride, self.tokenizer.end_id, facts, note, records)
         lanes = max(1, min(self.settings.lanes, len(tokens) // (4 * window)))
-        return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts, note)
+        return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts, note, records)
 
     def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
         """Subword regularisation: the same text, cut by chance."""
@@ -98,7 +103,7 @@ class LanguageModelling(Task):
         """The tokens of a split, from the store."""
         key = hashlib.sha256(f"{fingerprint(data, which)} {self.tokenizer.fingerprint}".encode()).hexdigest()
         store = TokenStore.open(
-            lambda: read(data, which, symbols=self.tokenizer.unit == "symbol"),
+            lambda: self._records(data, which),
             {"text": self.tokenizer.encode_batch},
             key,
             vocab_size=self.tokenizer.vocab_size,
@@ -107,6 +112,9 @@ class LanguageModelling(Task):
             size=size(data, which),
         )
         return store["text"]
+
+    def _records(self, data: DataSettings, which: Literal["train", "valid"]) -> Iterator[Record]:
+        return read(data, which, symbols=self.tokenizer.unit == "symbol")
 
     def _facts(self, column: Column, lines: bool) -> dict[str, int]:
         ends = len(column) if lines else 0  # a line's `<end>` stands for its newline

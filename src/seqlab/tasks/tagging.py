@@ -25,6 +25,7 @@ from seqlab.objectives.objective import Objective
 from seqlab.objectives.spans import mark_spans, scheme_of, spans
 from seqlab.objectives.tags import Tags, TagScores, span_types
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.outcomes import Tagged
 from seqlab.tasks.task import Task, Totals
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
@@ -156,6 +157,18 @@ class Tagging(Task):
             f1 = 2 * totals["hits"] / max(1, totals["found"] + totals["spans"])
             figures |= {"error": 1 - f1, "precision": precision, "recall": recall, "f1": f1}
         return {**figures, "words": int(totals["words"]), "unknown": split.unknown}
+
+    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Tagged]:
+        found, names = cast(Tags, objective).examined(batch), self.known.tags
+        rows = zip(found.losses, found.found, found.probabilities, found.counted, strict=True)
+        outcomes = []
+        for record, (loss, tags, p, counted) in zip(records, rows, strict=True):
+            words, given = (np.array(record.fields[role].split(), dtype=object) for role in ("text", "tags"))
+            counts = counted[: len(words)].cpu().numpy()
+            chosen = [names[tag] for tag in tags[counted].tolist()]
+            own = (words[counts].tolist(), given[counts].tolist(), chosen, p[counted].tolist())
+            outcomes.append(Tagged(record, record.fields["text"], float(loss), *own, bool(self.known.types)))
+        return outcomes
 
     def signature(self, split: Split) -> dict[str, Any]:
         spans = {"spans": "as conlleval counts them"} if self.known.types else {}

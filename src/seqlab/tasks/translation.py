@@ -35,8 +35,10 @@ from seqlab.errors import DataError, RecipeError
 from seqlab.metrics.judging import metrics_of
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
+from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
+from seqlab.tasks.outcomes import Written
 from seqlab.tasks.sources import Condition, Ids, Sources
 from seqlab.tasks.task import Prompts, Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
@@ -326,6 +328,17 @@ class Translation(Task):
                 weights = looked_at(model, real, one.tokens, self.tokenizer.end_id)
                 answer |= {"tokens": self.sources.pieces(one.tokens), "alignment": most(weights)}
         return {**each[0], **read, **({"n_best": each} if self.decoding.best > 1 else {})}
+
+    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Written]:
+        answers, mask = self.answers(objective, batch, records), batch["mask"]
+        output = cast(NextToken, objective).read(batch, None)
+        losses = torch.zeros(mask.shape, device=mask.device)
+        losses[mask] = cast(LanguageModel, objective.body).losses(output.states[mask], batch["targets"][mask]).float()
+        each = zip(records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
+        return [
+            Written(record, one["text"], loss, one["answer"], record.fields[TARGET], tokens)
+            for record, one, loss, tokens in each
+        ]
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqlab import registry
 from seqlab.data.batches import Batch, Examples, Split, padded
@@ -25,6 +26,7 @@ from seqlab.objectives.classes import NodeClasses
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tasks.classification import answered, label_number, learnt_labels
+from seqlab.tasks.outcomes import Classified
 from seqlab.tasks.task import Task, Totals
 from seqlab.tokenizers import Tokenizer
 
@@ -143,6 +145,17 @@ class TreeClassification(Task):
 
     def nothing(self, record: Record) -> dict[str, Any]:
         return {**super().nothing(record), "tree": ""}
+
+    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Classified]:
+        """Of the roots."""
+        rows, root = torch.arange(len(records)), batch["mask"].sum(1).cpu() - 1
+        logits = cast(NodeClasses, objective).logits(batch)[rows, root]
+        labels = batch["labels"][rows, root]
+        losses, p = F.cross_entropy(logits, labels, reduction="none").tolist(), logits.softmax(-1).tolist()
+        given = [[self.labels[label]] for label in labels.tolist()]
+        named = [dict(zip(self.labels, own, strict=True)) for own in p]
+        each = zip(records, losses, given, named, strict=True)
+        return [Classified(record, record.fields["text"], *about) for record, *about in each]
 
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
