@@ -1,17 +1,21 @@
 # make run    sets everything up and runs the main job: three language models on built-in text
 # make test   sets everything up and runs all tests
+# make test-everywhere   the numeric tests with other instruction sets, kernels and threads, and without a compiler
 # make check  lint and types
 
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: run test check setup setup-dev clean
+.PHONY: run test test-everywhere check setup setup-dev clean
 
 run: setup
 	@$(BIN)/seqlab demo
 
 test: setup-dev
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST)
+
+test-everywhere: setup-dev
+	@$(BIN)/python tests/everywhere.py $(EVERYWHERE)
 
 check: setup-dev
 	@$(BIN)/ruff check .

@@ -7,15 +7,20 @@ tensor reaches.
 
     python benchmarks/decoding.py --batch 1
     python benchmarks/decoding.py --batch 16
+    python benchmarks/decoding.py --batch 16 --through run       # loaded from a run folder, beside its parts
+    python benchmarks/decoding.py --batch 16 --through command   # `seqlab generate`, its loading included
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import random
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "2"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -24,11 +29,16 @@ import ctranslate2
 import tokenizers
 import torch
 import transformers
+from click.testing import CliRunner
 
+from seqlab.cli import group
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
+from seqlab.launch import train
 from seqlab.models.gpt import GPT
 from seqlab.models.language_model import LanguageModel
+from seqlab.recipe import Recipe
+from seqlab.run import Run, load
 
 VOCAB, WIDTH, DEPTH, HEADS, PROMPT, NEW = 8_000, 512, 6, 8, 16, 128
 CONTEXT = 256
@@ -158,13 +168,75 @@ def read_bandwidth(megabytes: int = 1024, rounds: int = 12) -> float:
     return large.numel() * 4 / best
 
 
+def loaded_run(folder: Path) -> Run:
+    """A run folder of the same shape, after one step of training; its tokens are numbers, and any text is one."""
+    draw = random.Random(0)
+    (folder / "text.txt").write_text(" ".join(str(draw.randrange(VOCAB - 1)) for _ in range(4 * CONTEXT)))
+    model = {"kind": "gpt", "width": WIDTH, "depth": DEPTH, "heads": HEADS, "context": CONTEXT}
+    settings = {
+        "name": "decoding",
+        "task": {"kind": "language-modelling", "window": CONTEXT},
+        "data": {"train": str(folder / "text.txt")},
+        "tokenizer": {"kind": "ids", "vocab_size": VOCAB},
+        "model": model,
+        "objective": {"kind": "next-token"},
+        "training": {"steps": 1, "batch_size": 1},
+    }
+    train(Recipe.from_dict(settings), out=folder / "run")
+    return load(folder / "run")
+
+
+def through(way: str, rows: int, pairs: int) -> None:
+    """A loaded run (or the command) beside the packed model that the other figures are of: the same texts."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = loaded_run(Path(folder))
+        prompt = " ".join(map(str, range(PROMPT - 1)))
+        prompts = run.task.prompts([prompt] * rows).tokens
+        parts, choose, stop = packed(run.model), run.choose(seed=1, temperature=1.0), frozenset({run.tokenizer.end_id})
+
+        def own() -> list[str]:
+            steps = generate(parts, prompts, choose, NEW, stop)
+            texts: Texts = [[] for _ in prompts]
+            for step in steps:
+                for token in step:
+                    texts[token.row].append(token.id)
+            return [run.tokenizer.decode(text) for text in texts]
+
+        def product() -> list[str]:
+            if way == "run":
+                return run.generate(prompt, tokens=NEW, choose=choose, samples=rows)
+            asked = ["generate", str(run.folder), "--prompt", prompt, "--tokens", str(NEW), "--samples", str(rows)]
+            said = CliRunner().invoke(group, [*asked, "--temperature", "1", "--seed", "1", "--json"])
+            return [text.removeprefix(prompt) for text in json.loads(said.stdout)["texts"]]
+
+        same = [text.split() for text in own()] == [text.split() for text in product()]
+        start = time.perf_counter()
+        load(run.folder).decoder  # noqa: B018
+        loading, equal = time.perf_counter() - start, "the same" if same else "NOT the same"
+        print(f"batch {rows}: texts through {way} are {equal}; loading takes {loading:.2f} s")
+        measured = [(clocked(own), clocked(product)) for _ in range(pairs)]
+        one, other = (min(column) for column in zip(*measured, strict=True))
+        rates = f"parts {rows * NEW / one:,.0f} tokens/s, {way} {rows * NEW / other:,.0f}"
+        print(f"{rates}: {one / other:.3f} of the speed ({pairs} pairs)")
+
+
+def clocked(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--peer", choices=["transformers", "ctranslate2", "both"], default="both")
+    parser.add_argument("--through", choices=["parts", "run", "command"], default="parts")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
+    if arguments.through != "parts":
+        through(arguments.through, arguments.batch, arguments.pairs)
+        return
     transformers.logging.set_verbosity_error()
     theirs = their_model()
     plain = our_model(theirs)

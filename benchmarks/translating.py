@@ -4,16 +4,21 @@ Marian's shape (6 + 6 layers, 8 heads, width 512, 2,048 inside, 32,000 tokens) w
 of 24 tokens; CPU, float32, two threads. Ours and theirs take turns; the ratio is that of the fastest runs.
 
     python benchmarks/translating.py --batch 16 --beam 5
+    python benchmarks/translating.py --batch 16 --beam 5 --through run       # loaded from a run, beside its parts
+    python benchmarks/translating.py --batch 16 --beam 5 --through command   # `seqlab predict`, its loading included
     python benchmarks/translating.py --training          # target tokens a second, forward, backward and a step of Adam
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import random
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "2"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -21,13 +26,17 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import ctranslate2
 import torch
 import transformers
+from click.testing import CliRunner
 from torch import nn
 
+from seqlab.cli import group
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.packing import packed
+from seqlab.launch import train
 from seqlab.models.transformer import Transformer
-from seqlab.recipe import part_settings
+from seqlab.recipe import Recipe, part_settings
 from seqlab.recipe_tree import Tree
+from seqlab.run import Run, load
 
 VOCAB, WIDTH, HIDDEN, DEPTH, HEADS = 32_000, 512, 2048, 6, 8
 SOURCE = TARGET = 24
@@ -203,14 +212,68 @@ def training(theirs: transformers.MarianMTModel, rows: int, pairs: int) -> None:
     compare("transformers", train_step(own, model), train_step(other, theirs), rows * TARGET, pairs)
 
 
+def loaded_run(folder: Path, rows: int, width: int) -> Run:
+    """A run of the same shape after one step of training; its tokens are numbers. `asked.txt` has `rows` lines."""
+    draw = random.Random(0)
+    lines = [" ".join(str(draw.randrange(VOCAB - 1)) for _ in range(SOURCE - 1)) for _ in range(rows + 32)]
+    (folder / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"{line}\t{line}\n" for line in lines))
+    (folder / "asked.txt").write_text("".join(f"{line}\n" for line in lines[:rows]))
+    shape = {"width": WIDTH, "hidden": HIDDEN, "depth": DEPTH, "heads": HEADS}
+    settings = {
+        "name": "translating",
+        "task": {"kind": "translation"},
+        "data": {"train": str(folder / "pairs.tsv")},
+        "tokenizer": {"kind": "ids", "vocab_size": VOCAB},
+        "model": {"kind": "transformer", "norm": "after", "activation": "swish", **shape},
+        "objective": {"kind": "next-token"},
+        "training": {"steps": 1, "batch_size": 4},
+        "decoding": {"beam": width},
+    }
+    train(Recipe.from_dict(settings), out=folder / "run")
+    return load(folder / "run")
+
+
+def through(way: str, rows: int, width: int, pairs: int) -> None:
+    """A loaded run (or the command) beside the packed model that the other figures are of: the same answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, asked = loaded_run(Path(folder), rows, width), f"{folder}/asked.txt"
+        parts, lines = packed(run.model), Path(asked).read_text().splitlines()
+
+        def own() -> list[str]:
+            source = run.task.prompts(lines).source
+            found = run.task.searched(parts, source)  # type: ignore[attr-defined]
+            return [run.tokenizer.decode(one[0].tokens) for one in found]
+
+        def product() -> list[str]:
+            if way == "run":
+                return [answer["answer"] for answer in run.predict(asked, lines=True, batch_size=rows)]
+            command = ["predict", str(run.folder), "--batch-size", str(rows), "--json"]
+            said = CliRunner().invoke(group, command, input=Path(asked).read_text())
+            return [json.loads(line)["answer"] for line in said.stdout.splitlines()]
+
+        same, start = own() == product(), time.perf_counter()
+        load(run.folder).decoder  # noqa: B018
+        print(
+            f"batch {rows}, beam {width}: answers through {way} are {'the same' if same else 'NOT the same'}; ", end=""
+        )
+        print(f"loading takes {time.perf_counter() - start:.2f} s")
+        measured = [(seconds(own), seconds(product)) for _ in range(pairs)]
+        one, other = (min(column) for column in zip(*measured, strict=True))
+        print(f"parts {one:.2f} s, {way} {other:.2f} s: {one / other:.3f} of the speed ({pairs} pairs)")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--training", action="store_true")
+    parser.add_argument("--through", choices=["parts", "run", "command"], default="parts")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
+    if arguments.through != "parts":
+        through(arguments.through, arguments.batch, arguments.beam, arguments.pairs)
+        return
     transformers.logging.set_verbosity_error()
     theirs = their_model()
     if arguments.training:

@@ -3,6 +3,7 @@
     --seed N|random    every test begins with generators seeded by N and its own name; 0 by default
     --shuffle          in an order drawn from the seed: files, and the tests within each file
     --threads N        that torch computes with; 1 by default
+    --kernels FOLDER   where compiled code is kept from run to run; by default it is thrown away
     --strict-skips     a test that is skipped for a reason that is not expected (`EXPECTED_SKIPS`) fails the session
 
 The first line says which seed it is: the same options again repeat a run.
@@ -15,6 +16,7 @@ import re
 import secrets
 import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -39,14 +41,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", default="0", metavar="N|random", help="of every generator, mixed with the test's name")
     group.addoption("--shuffle", action="store_true", help="run files, and the tests within each, in a random order")
     group.addoption("--threads", type=int, default=1, metavar="N", help="threads that torch computes with")
+    group.addoption("--kernels", metavar="FOLDER", help="where compiled code is kept from run to run")
     group.addoption("--strict-skips", action="store_true", help="fail if a skip is not expected")
+
+
+NUMERIC = {
+    *("contracts", "decoding", "inspection", "models", "nn", "objectives", "reference", "tasks"),
+    *("test_averaging.py", "test_evaluation.py", "test_mixing.py", "test_optimizers.py", "test_ranks.py"),
+}
+"""Folders and files whose tests compute: they depend on instruction sets, threads and compilers. `-m numeric`"""
+
+
+# ---------------------------------------------------------------------- the cache
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _make_cache(config)
+    _read_seed(config)
+
+
+def _make_cache(config: pytest.Config) -> None:
+    """A folder that is thrown away, before the first file is imported; the processes of pytest-xdist share what they
+    compile."""
+    made = Path(tempfile.mkdtemp(prefix="seqlab-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+    kernels = getattr(config, "workerinput", {}).get("kernels") or config.option.kernels or made / "kernels"
+    config.option.kernels = str(Path(kernels).resolve())
+    Path(kernels).mkdir(mode=0o700, parents=True, exist_ok=True)
+    (made / "cache").mkdir()
+    (made / "cache" / "compiled").symlink_to(config.option.kernels)
+    os.environ["SEQLAB_CACHE"] = str(made / "cache")
 
 
 # ---------------------------------------------------------------------- seeds and order
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    given = getattr(config, "workerinput", {}).get("seed", config.getoption("seed"))
+def _read_seed(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", {}).get("seed", config.option.seed)
     config.option.seed = secrets.randbelow(2**32) if given == "random" else int(given)
     # examples are drawn from the seed too, and no test has a time limit
     hypothesis.settings.register_profile("seqlab", deadline=None, print_blob=True, database=None)
@@ -57,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
     """The processes of pytest-xdist draw no seeds of their own."""
-    node.workerinput["seed"] = node.config.option.seed
+    node.workerinput |= {"seed": node.config.option.seed, "kernels": node.config.option.kernels}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -72,6 +103,9 @@ def _again(config: pytest.Config) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files stay together: what a file trains once for all its tests is not trained again."""
+    for item in items:
+        if {item.path.parent.name, item.path.name} & NUMERIC:
+            item.add_marker(pytest.mark.numeric)
     if config.option.shuffle:
         items.sort(key=lambda item: (_number(config, str(item.path)), _number(config, item.nodeid)))
 
@@ -149,16 +183,9 @@ def _expected(reason: str) -> bool:
 # ---------------------------------------------------------------------- what tests use
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Token stores of tests go to a folder that is thrown away."""
-    before = os.environ.get("SEQLAB_CACHE")
-    os.environ["SEQLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    if before is None:
-        del os.environ["SEQLAB_CACHE"]
-    else:
-        os.environ["SEQLAB_CACHE"] = before
+@pytest.fixture(scope="session")
+def _own_cache() -> None:
+    """Token stores of tests go to a folder of their own: see `_make_cache`."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The rules of the house, which no single file can keep alone: imports, sizes, hosts, and what a start costs."""
+"""The rules of the house, which no single file can keep alone: imports, hosts, what a start costs, what tests test."""
 
 import ast
 import re
@@ -184,8 +184,58 @@ def test_tokenizers_and_readers_need_no_torch():
 
 def test_every_registered_name_can_be_found():
     from seqlab import registry
+    from seqlab.recipe import PartSettings
 
     for family in registry.FAMILIES:
         for name in registry.names(family):
-            found = registry.find(family, name)
-            assert issubclass(found.Settings, object), (family, name)
+            assert issubclass(registry.find(family, name).Settings, PartSettings), (family, name)
+
+
+# ---------------------------------------------------------------------- tests that can fail
+
+TESTS = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "tests").rglob("*.py"))}
+
+
+def called(node):
+    """The bare names of all that is called inside: `pytest.raises` is raises."""
+    functions = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in functions}
+
+
+def asserts(node):
+    return any(isinstance(inner, ast.Assert | ast.Raise) for inner in ast.walk(node))
+
+
+def that_check():
+    """Names of functions that can make a test fail: those of pytest and numpy, and those of tests that assert or call
+    such a function."""
+    found = {"raises", "warns", "fail", "assert_close", "assert_allclose", "assert_array_equal"}
+    functions = [node for tree in TESTS.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    while more := {one.name for one in functions if asserts(one) or called(one) & found} - found:
+        found |= more
+    return found
+
+
+def test_every_test_can_fail():
+    checks = that_check()
+    idle = [
+        f"{name_of(path)}, line {node.lineno}: {node.name}"
+        for path, tree in TESTS.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if not asserts(node) and not called(node) & checks
+    ]
+    assert not idle, "nothing is asserted"
+
+
+def test_what_is_asserted_depends_on_something():
+    """Not `assert 2 == 1 + 1`, nor that something is an object."""
+    vain = [
+        f"{name_of(path)}, line {node.lineno}: {ast.unparse(node)}"
+        for path, tree in TESTS.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+        if {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)} <= {"pytest", "math", "np", "torch"}
+        or re.search(r"\b(isinstance|issubclass)\(.*, object\)", ast.unparse(node.test))
+    ]
+    assert not vain

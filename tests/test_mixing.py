@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tolerance import close, rounding
 
 import seqlab
 from seqlab.conversion import export_arpa, import_arpa
@@ -16,6 +17,10 @@ from seqlab.models.mixture import fit_weights
 
 TEXT = " ".join(f"the {animal} {verb} the {thing}." for animal in ("cat", "dog") for verb in ("saw", "ate", "hid")
                 for thing in ("mouse", "house", "bone"))  # fmt: skip
+
+
+LOSS = rounding(64, 5)
+"""By how much the loss of a token may differ: nets of width 12 and logits below 5."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def test_fitting_goes_on_until_it_is_done():
     p = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.52, 0.52, 0.52, 0.45]])
     likelihoods = [(w * p[0] + (1 - w) * p[1]).log().mean() for w in torch.linspace(0, 1, 10_001)]
     fitted = fit_weights(p.log().repeat(1, 10))
-    assert (fitted.float() @ p).log().mean() == pytest.approx(float(max(likelihoods)), abs=1e-5)
+    assert (fitted.float() @ p).log().mean() == pytest.approx(float(max(likelihoods)), abs=1e-6 + rounding(8))
 
 
 def test_tokens_that_no_part_expects_are_left_out():
@@ -67,7 +72,7 @@ def test_tokens_that_no_part_expects_are_left_out():
     scores = torch.randn(3, 50) - 2
     scores[0, :20] = -torch.inf
     nothing = torch.full((3, 7), -torch.inf)
-    torch.testing.assert_close(fit_weights(torch.cat([scores, nothing], 1)), fit_weights(scores))
+    close(fit_weights(torch.cat([scores, nothing], 1)), fit_weights(scores))
     assert fit_weights(scores).isfinite().all()
 
 
@@ -80,7 +85,7 @@ def test_fitting_needs_no_double_precision_on_the_device():
             return self.as_subclass(torch.Tensor)
 
     scores = torch.randn(2, 9)
-    torch.testing.assert_close(fit_weights(scores.as_subclass(OnMPS)), fit_weights(scores))
+    assert torch.equal(fit_weights(scores.as_subclass(OnMPS)), fit_weights(scores))
 
 
 @pytest.mark.parametrize("names", [("lstm", "ngram"), ("ngram", "gpt"), ("lstm", "gpt", "ngram")])
@@ -95,7 +100,7 @@ def test_a_mixture_is_at_least_as_good_as_its_parts(names: tuple[str, ...], runs
         alone.append(
             seqlab.mix([runs[name] for name in names], out=tmp_path / f"only-{number}", weights=weights).evaluate()
         )
-    assert mixed.evaluate()["loss"] <= min(one["loss"] for one in alone) + 1e-6
+    assert mixed.evaluate()["loss"] <= min(one["loss"] for one in alone) + 1e-6 + LOSS
     assert mixed.generate("the ", tokens=5, seed=1) == mixed.generate("the ", tokens=5, seed=1)
     assert mixed.score(["the cat"])[0].log_probability < 0
     assert seqlab.load(tmp_path / "mixed").evaluate() == mixed.evaluate()
@@ -107,9 +112,9 @@ def test_a_run_mixed_with_itself_is_itself(name: str, runs: dict[str, Path], tmp
     long = tmp_path / "long.txt"
     long.write_text(TEXT * 20, encoding="utf-8")
     alone, mixed = seqlab.load(runs[name]), seqlab.mix([runs[name]] * 2, out=tmp_path / "mixed")
-    assert mixed.evaluate(str(long))["loss"] == pytest.approx(alone.evaluate(str(long))["loss"], abs=1e-5)
+    assert mixed.evaluate(str(long))["loss"] == pytest.approx(alone.evaluate(str(long))["loss"], abs=LOSS)
     one, other = mixed.score([TEXT * 8])[0], alone.score([TEXT * 8])[0]
-    assert one.log_probability == pytest.approx(other.log_probability, rel=1e-5)
+    assert one.log_probability == pytest.approx(other.log_probability, abs=other.tokens * LOSS)
 
 
 def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
@@ -159,7 +164,10 @@ def test_other_training_data_but_the_same_held_out(runs: dict[str, Path], tmp_pa
     for name, train in {"one": [str(text)], "both": [str(text), str(more)]}.items():
         keys = {"data.train": train, "data.valid": str(valid), "tokenizer": tokenizer}
         seqlab.train("lm/ngram", keys, out=tmp_path / name)
-    seqlab.mix([tmp_path / "one", tmp_path / "both"], out=tmp_path / "mixed")
+    mixed = seqlab.mix([tmp_path / "one", tmp_path / "both"], out=tmp_path / "mixed")
+    alone = [seqlab.load(tmp_path / name).evaluate()["loss"] for name in ("one", "both")]
+    assert mixed.evaluate()["loss"] <= min(alone) + 1e-6 + LOSS
+    assert mixed.evaluate() == mixed.evaluate(str(valid))
 
 
 def test_imported_runs_need_data(tmp_path: Path):
@@ -173,7 +181,7 @@ def test_imported_runs_need_data(tmp_path: Path):
     with pytest.raises(RunError, match=r"holds out no data.*--data"):
         seqlab.mix(pair, out=tmp_path / "mixed")
     mixed = seqlab.mix(pair, out=tmp_path / "mixed", data=[str(lines)])
-    assert mixed.evaluate()["loss"] == pytest.approx(imported.evaluate(str(lines))["loss"], abs=1e-5)
+    assert mixed.evaluate()["loss"] == pytest.approx(imported.evaluate(str(lines))["loss"], abs=LOSS)
 
 
 def test_the_smallest_context_decides_how_texts_are_read(runs: dict[str, Path], tmp_path: Path):
@@ -184,7 +192,7 @@ def test_the_smallest_context_decides_how_texts_are_read(runs: dict[str, Path], 
         mixed = seqlab.mix([runs[name] for name in order], out=tmp_path / "-".join(order), weights=weights)
         assert mixed.evaluate()["signature"]["window"] == mixed.model.context == 8
         found.append(mixed.evaluate()["loss"])
-    assert found == pytest.approx([found[0]] * len(found), abs=1e-5)
+    assert found == pytest.approx([found[0]] * len(found), abs=LOSS)
 
 
 def test_parameters_are_those_of_all_parts(runs: dict[str, Path], tmp_path: Path):
@@ -203,9 +211,9 @@ def test_a_part_that_expects_nothing_leaves_it_to_the_other(runs: dict[str, Path
     assert counts.logits(counts(tokens).states[0, -1:]).isneginf().all()
     own = lstm.logits(lstm(tokens).states[0, -1:]).log_softmax(-1)
     logits = mixed.model.logits(states)
-    torch.testing.assert_close(logits, own + mixed.model.weights[1].log())
+    close(logits, own + mixed.model.weights[1].log(), steps=8)
     targets = torch.arange(mixed.model.vocab_size)
-    torch.testing.assert_close(-mixed.model.losses(states.expand(len(targets), -1), targets), logits[0])
+    close(-mixed.model.losses(states.expand(len(targets), -1), targets), logits[0], steps=64)
     assert len(mixed.generate("bbbbb", tokens=5, temperature=0)[0]) == 5
 
 
@@ -218,5 +226,5 @@ def test_the_order_of_the_parts_does_not_matter(runs: dict[str, Path], tmp_path:
     one = seqlab.mix([runs["ngram"], runs["lstm"]], out=tmp_path / "one", weights=[1, 3])
     other = seqlab.mix([runs["lstm"], runs["ngram"]], out=tmp_path / "other", weights=[3, 1])
     assert one.score(["the dog ate"])[0].log_probability == pytest.approx(
-        other.score(["the dog ate"])[0].log_probability, abs=1e-4
+        other.score(["the dog ate"])[0].log_probability, abs=len("the dog ate") * LOSS
     )

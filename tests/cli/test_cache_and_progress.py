@@ -97,9 +97,10 @@ def progress_console(capsys):
     return Console(file=sys.stderr, force_terminal=True, width=120)
 
 
-def test_work_that_nobody_watches():
-    with work("anything") as advance:
+def test_work_that_nobody_watches_says_nothing(capsys):
+    with work("anything", 10) as advance:
         advance(5)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,8 @@ def test_gradients_of_single_steps_equal_those_of_all_at_once(name):
     model = copy.deepcopy(shipped(name)).double()
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
-        pytest.skip("it has nothing to train")
+        assert hasattr(model, "fit") or name == "mixture"
+        return
     tokens = some_tokens(2, 6, 4)
     at_once = torch.autograd.grad(chances(model, model(tokens).states).sum(), weights)
     state, total = model.start(rows=2), torch.zeros((), dtype=torch.double)

@@ -322,7 +322,7 @@ def test_a_part_of_a_file_is_not_the_whole_file(write):
 PTB = Path(__file__).resolve().parents[2] / "../shared/data/ptb"
 
 
-@pytest.mark.skipif(not PTB.is_dir(), reason="../shared/data/ptb is not there")
+@pytest.mark.skipif(not PTB.is_dir(), reason="the shared data has no ptb here")
 def test_penn_treebank_has_the_published_size():
     data = DataSettings(train=str(PTB / "ptb.train.txt"), valid=str(PTB / "ptb.valid.txt"), documents="line")
     counts = [

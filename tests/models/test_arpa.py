@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tolerance import close, rounding
 
 from seqlab.errors import DataError, RunError
 from seqlab.models.arpa import escape, read_arpa, unescape, write_arpa
@@ -47,7 +48,7 @@ def test_round_trip(tmp_path, order, name):
     assert again.order == order
     for key, table in model.state_dict().items():
         if key not in ("seen", "census"):
-            torch.testing.assert_close(again.state_dict()[key], table, rtol=0, atol=1e-6)
+            close(again.state_dict()[key], table, steps=4)  # what is written has nine digits
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path):
@@ -101,7 +102,7 @@ def test_a_file_of_others(tmp_path):
     model, words = read_arpa(tmp_path / "model.arpa")
     assert words == ["<end>", "a"]
     losses = model.losses(model(torch.tensor([[0, 1, 1, 0]])).states[0], torch.tensor([1, 1, 0, 0]))
-    assert (losses / np.log(10)).tolist() == pytest.approx([0.1, 0.2 + 0.4, 0.2, 0.3 + 0.3])
+    assert (losses / np.log(10)).tolist() == pytest.approx([0.1, 0.2 + 0.4, 0.2, 0.3 + 0.3], abs=rounding(8))
 
 
 @pytest.mark.parametrize(

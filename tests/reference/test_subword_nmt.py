@@ -10,7 +10,7 @@ from seqlab.tokenizers.classic_bpe import ClassicBPETokenizer
 from seqlab.tokenizers.merges import apply_merges, shown, split_word
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data/subword_nmt"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here")
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data has no subword_nmt here")
 
 
 @pytest.fixture(scope="module")

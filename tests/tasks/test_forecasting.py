@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from tolerance import rounding
 
 import seqlab
 from seqlab.cli import group
@@ -54,7 +55,7 @@ def test_it_learns_in_the_units_of_the_data(run, table):
     values = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
     starts = np.arange(320, 399)  # the last fifth
     naive = np.concatenate([values[starts + ahead] - values[starts - 1] for ahead in (0, 1)])
-    assert found["naive_mse"] == pytest.approx((naive**2).mean(), rel=1e-4)
+    assert found["naive_mse"] == pytest.approx((naive**2).mean(), rel=rounding(8, 100))
     assert found["numbers"] == 79 * 2 * 2
 
 
@@ -86,7 +87,7 @@ def test_forecasts_that_are_read_are_those_of_a_longer_series(run, table, tmp_pa
     added = zip(far["forecast"]["a"][:2], far["forecast"]["b"][:2], strict=True)
     longer.write_text(table.read_text() + "".join(f"x,{a!r},{b!r}\n" for a, b in added))
     [after] = run.predict(str(longer))
-    assert far["forecast"]["a"][2:] == pytest.approx(after["forecast"]["a"], rel=1e-5)
+    assert far["forecast"]["a"][2:] == pytest.approx(after["forecast"]["a"], rel=rounding(64))
 
 
 def test_the_command_line(run, table):

@@ -139,11 +139,14 @@ def test_lossless(kind, text):
 @each
 @pytest.mark.parametrize("text", CORPUS)
 def test_training_text_comes_back(tokenizer, text):
-    """Exactly, or up to blanks where tokens are made of words."""
+    """Exactly, or up to blanks where tokens are made of words; without its capitals from a lowercase vocabulary, and
+    not at all from one that is too small for it."""
     ids = tokenizer.encode(text).ids
-    if tokenizer.unknown_id in ids or getattr(tokenizer, "lowercase", False):
-        pytest.skip("the vocabulary is too small for it, or lowercase")
     decoded = tokenizer.decode(ids)
+    if tokenizer.unknown_id in ids:
+        assert tokenizer.decode([tokenizer.unknown_id]).strip() in decoded
+        return
+    text = text.lower() if getattr(tokenizer, "lowercase", False) else text
     if tokenizer.kind in LOSSLESS and not getattr(tokenizer, "prefix", False):
         assert decoded == text
     else:
@@ -230,15 +233,13 @@ def test_vocab_size_is_a_limit(kind):
         assert fitted.vocab_size <= size
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "byte"])  # which learns nothing
 def test_fit_reads_once_and_passes_errors_on(kind):
     def broken():
         yield "some text"
         raise DataError("line 7 is broken")
 
     cls = registry.find("tokenizer", kind)
-    if kind == "byte":
-        pytest.skip("reads nothing")
     with pytest.raises(DataError, match="line 7"):
         cls.fit(broken(), cls.Settings(kind=kind))
 

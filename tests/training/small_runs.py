@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from seqlab import preparation
+from seqlab.build import build
 from seqlab.launch import train
 from seqlab.recipe import Recipe
 from seqlab.training.log import read_log
@@ -107,3 +109,8 @@ def train_until(recipe: Recipe, run: Path, step: int) -> None:
     """Train in this process, and be killed at a step."""
     with pytest.raises(Killed):
         train(recipe, out=run, resume=run.exists(), watcher=KillAt(step))
+
+
+def exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, trainings begin with the same weights, but go on in double precision."""
+    monkeypatch.setattr(preparation, "build", lambda recipe, task: build(recipe, task).double())
