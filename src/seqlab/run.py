@@ -23,6 +23,7 @@ from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Split
 from seqlab.data.order import Indices
+from seqlab.data.progress import bytes_of, work
 from seqlab.data.randomness import Key
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.choose import Choose, Greedy, Sample
@@ -210,7 +211,17 @@ class Run:
         end = self.tokenizer.end_id
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
-        return score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
+        size, tokens, done = sum(map(bytes_of, texts)), sum(map(len, sequences)), 0
+        with work("scoring", size) as progress:
+
+            def scored(count: int) -> None:
+                nonlocal done
+                done += count
+                progress(size * done // tokens)
+
+            # as trained, not packed for decoding: one sequence at a time depends on no neighbour in either form, and
+            # a recurrent net reads a long one far faster with its fused kernels
+            return score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
 
     def predict(
         self,

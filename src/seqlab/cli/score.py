@@ -26,6 +26,7 @@ def score(
     run: str, file: str | None, rank: bool, suggest: int | None, device: str, code: str | None, as_json: bool
 ) -> None:
     """Log-probability (natural) and perplexity of each line of FILE, or of standard input."""
+    from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.run import load
 
@@ -40,7 +41,8 @@ def score(
             else:
                 click.echo(f"{line} … {', '.join(f'{one.word} ({one.log_probability:.2f})' for one in words)}")
         return
-    scored = list(zip(lines, loaded.score(lines), strict=True))
+    with Bar("score", quiet=as_json):
+        scored = list(zip(lines, loaded.score(lines), strict=True))
     if rank:
         scored.sort(key=lambda pair: -pair[1].log_probability)
     if not as_json:
