@@ -34,7 +34,7 @@ from seqlab.data.contents import (
     texts_in,
 )
 from seqlab.data.files import BLOCK, Piece, find_files, opened
-from seqlab.data.noise import scrambled
+from seqlab.data.noise import RULE, scrambled
 from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
@@ -101,6 +101,15 @@ def fingerprint(data: DataSettings, split: Split) -> str:
             paths = source.paths if isinstance(source, Aligned) else [source]
             whole.append([format_in(source, data), *map(_digest_now, paths)])
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def cache_key(data: DataSettings, split: Split, *facts: object) -> str:
+    """sha256 of a split's records and of what is made of them, to keep that under in the cache.
+
+    The rule of the noise is part of it, but not of `fingerprint`, which runs have recorded.
+    """
+    noise = [["noise", RULE]] if data.scramble else []
+    return hashlib.sha256(json.dumps([fingerprint(data, split), *noise, *facts], sort_keys=True).encode()).hexdigest()
 
 
 def _digest_now(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -13,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Split
-from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.readers import cache_key, described, read, size
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
@@ -89,7 +88,7 @@ class LanguageModelling(Task):
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
         """The tokens of a split, from the store."""
-        key = hashlib.sha256(f"{fingerprint(data, which)} {self.tokenizer.fingerprint}".encode()).hexdigest()
+        key = cache_key(data, which, self.tokenizer.fingerprint)
         store = TokenStore.open(
             lambda: read(data, which, symbols=self.tokenizer.unit == "symbol"),
             {"text": self.tokenizer.encode_batch},
