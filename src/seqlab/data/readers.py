@@ -47,6 +47,8 @@ FEWEST_DOCUMENTS = 20
 HELD_OUT = 0.05
 MOST_HELD_OUT = 250_000
 """Bytes that are held out where the recipe names no share: an evaluation is not to cost more than the training."""
+SMALL = 1 << 18
+"""Bytes of files that are not worth an entry of the cache."""
 VERSION = 3
 """Part of every fingerprint: to be raised when the same files would give other records."""
 
@@ -74,6 +76,18 @@ def size(data: DataSettings, split: Split) -> int | None:
         return None
     sizes = [None if isinstance(source, str) else plain_size(source, data) for source in sources(data, split)]
     return None if None in sizes else sum(one or 0 for one in sizes)
+
+
+def is_small(data: DataSettings, split: Split) -> bool:
+    """Whether a split is a few files of its own that are read and encoded faster than the cache is asked for them.
+
+    That is what people type, and most files that a run is used on. A part that is held out of a file never is: all of
+    the file has to be read to find it.
+    """
+    if split == "train" or data.valid is None:
+        return False
+    files = sources(data, split)
+    return sum(SMALL + 1 if isinstance(file, str) else bytes_in(file) for file in files) <= SMALL
 
 
 def described(data: DataSettings, split: Split) -> str:

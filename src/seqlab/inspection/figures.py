@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -222,6 +223,7 @@ def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path
 
 
 def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is read-only, say
     import matplotlib
 
     matplotlib.use("Agg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -11,7 +12,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from seqlab.data.cache import cache_folder
+from seqlab.data.cache import cache_folder, say, temporary_folder
+from seqlab.errors import DataError
 
 HEADERS = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
@@ -28,12 +30,27 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
         headers = [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
         named = [text.encode() for text in (source, *definitions, *FLAGS[:-1])]
         key = hashlib.sha256(b"\0".join([*named, *headers, _assumed(compiler)])).hexdigest()
-        path = cache_folder() / "compiled" / f"{key[:32]}.so"
-        if not path.exists():
-            _compile([compiler, *FLAGS, *(f"-D{one}" for one in definitions)], source, path)
-        return ctypes.CDLL(str(path)) if _is_own(path) else None
-    except (OSError, subprocess.SubprocessError):
+        command, name = [compiler, *FLAGS, *(f"-D{one}" for one in definitions)], f"{key[:32]}.so"
+        try:
+            return _loaded(command, source, cache_folder() / "compiled" / name)
+        except OSError as error:  # not writable, of another user, full, or mounted so that nothing there is executed
+            _elsewhere(cache_folder(), temporary_folder(), str(error.strerror or error))
+            return _loaded(command, source, temporary_folder() / "compiled" / name)
+    except (OSError, subprocess.SubprocessError, DataError):
         return None
+
+
+def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
+    if not path.exists():
+        _compile(command, source, path)
+    if not _is_own(path):
+        raise OSError(errno.EACCES, "another user can write to it")
+    return ctypes.CDLL(str(path))
+
+
+@cache
+def _elsewhere(folder: Path, other: Path, why: str) -> None:
+    say(f"cannot keep compiled kernels in {folder} ({why}): keeping them in {other}")
 
 
 def _compiler() -> str | None:

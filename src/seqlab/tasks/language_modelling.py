@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from seqlab.data.batches import Split
-from seqlab.data.readers import cache_key, described, read, size
+from seqlab.data.readers import cache_key, described, is_small, read, size
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
 from seqlab.errors import RecipeError
@@ -97,6 +97,7 @@ class LanguageModelling(Task):
             end=self.tokenizer.end_id,
             about=described(data, which),
             size=size(data, which),
+            keep=not is_small(data, which),
         )
         return store["text"]
 

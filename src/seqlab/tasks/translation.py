@@ -22,7 +22,7 @@ from seqlab.data.contents import format_in
 from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import cache_key, described, read, size, sources
+from seqlab.data.readers import cache_key, described, is_small, read, size, sources
 from seqlab.data.records import Record
 from seqlab.data.store import Column, TokenStore
 from seqlab.decoding.alignment import looked_at, most
@@ -196,6 +196,7 @@ class Translation(Task):
                 end=end,
                 about=described(data, which),
                 size=size(data, which),
+                keep=not is_small(data, which),
             )[role]
         return found
 
