@@ -183,9 +183,10 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     if vectors := getattr(recipe.model, "vectors", None):
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
-    if note := getattr(train_split, "note", ""):
-        watcher.said(note)
     valid_split = task.split(recipe.data, "valid", training=False)
+    for split in (train_split, valid_split):
+        if note := getattr(split, "note", ""):
+            watcher.said(note)
     return Prepared(recipe, task, objective, train_split, valid_split)
 
 

@@ -63,11 +63,26 @@ def evaluate(
 
     bins = columns["value"].pop("by_length", [])
     signatures = [found.pop("signature") for found in columns.values()]
-    rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in columns["value"]]
+    whole = [name for name in columns["value"] if "." not in name]
+    rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in whole]
     table(["metric", *columns], rows)
+    if variables := _by_variable(columns["value"]):
+        figures = list(next(iter(variables.values())))
+        titles = [name.replace("_", " ") for name in figures]
+        table(["column", *titles], [[name, *(_shown(own[f]) for f in figures)] for name, own in variables.items()])
     if bins:
         by_length_table(bins)
     click.echo("signature: " + ", ".join(f"{name} {value}" for name, value in signatures[-1].items()))
+
+
+def _by_variable(figures: dict[str, float]) -> dict[str, dict[str, float]]:
+    """{"mse.temperature": 0.3} → {"temperature": {"mse": 0.3}}: the figures of each variable of a forecast."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in figures.items():
+        figure, dot, variable = name.partition(".")
+        if dot:
+            found.setdefault(variable, {})[figure] = value
+    return found
 
 
 def _shown(value: float | int) -> str | int:

@@ -24,6 +24,7 @@ from seqlab.data.contents import format_in
 from seqlab.data.files import lines, pieces, size_of
 from seqlab.data.parquet import Parquet
 from seqlab.data.rows import Row, parse_rows
+from seqlab.data.time_columns import counts_time
 from seqlab.errors import DataError, nearest
 from seqlab.recipe import DataSettings
 
@@ -51,6 +52,8 @@ class Found(NamedTuple):
 
     series: list[Series]
     columns: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Columns that are no variables, and why, for people."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,11 @@ class Layout:
     """What the columns of a table are, and what a row is."""
 
     columns: tuple[str, ...] | None = None
-    """The variables; by default all columns of numbers."""
+    """The variables; by default all columns of numbers but those that only count time (`data/time_columns.py`)."""
+    keep: tuple[str, ...] = ()
+    """Of these some may count time and are variables all the same: what is to be forecast."""
+    keep_time: bool = False
+    """Whether every column that counts time is a variable."""
     by: str | None = None
     """The column that names the series of a row, where a file has several."""
     row: Literal["step", "series"] = "step"
@@ -71,7 +78,7 @@ def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
         raise DataError("empty file", where=str(path), hint="leave it out or fill it")
     format = format_in(path, data)
     if format in ("npy", "txt") and layout.columns and not any(name.isdecimal() for name in layout.columns):
-        layout = replace(layout, columns=None)  # there are no names here: all columns, in their order
+        layout = replace(layout, columns=None, keep_time=True)  # there are no names here: all columns, in their order
     if format == "npy":
         return _of_array(path, layout)
     if format == "fasta":
@@ -113,7 +120,7 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
     if layout.answer is not None:
         hint = "task.row=series, or leave task.answer out"
         raise DataError("an answer belongs to a series, and here a row is a step", where=str(path), hint=hint)
-    names = layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by})
+    names = list(layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by}))
     groups: dict[str, list[list[float]]] = {}
     for row in rows:
         if layout.columns is None and len(row.cells) != len(rows[0].cells):
@@ -122,7 +129,33 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
         group = "" if layout.by is None else str(_cell(row, layout.by, path))
         groups.setdefault(group, []).append([_number(row, name, path) for name in names])
     found = [Series(f"{path}: {name}" if name else str(path), np.array(steps)) for name, steps in groups.items()]
-    return Found(found, tuple(names))
+    if layout.columns is not None:
+        return Found(found, tuple(names))
+    texts = [f"'{name}' (no numbers)" for name in rows[0].cells if name not in (*names, layout.by)]
+    return _without_time(Found(found, tuple(names), tuple(texts)), layout, first=next(iter(rows[0].cells)))
+
+
+def _without_time(found: Found, layout: Layout, first: str) -> Found:
+    """Without the columns that only count time, if others are left; `first` is the name of the table's first column."""
+    if layout.keep_time or len(found.columns) == 1:
+        return found
+    clocks = [
+        place
+        for place, name in enumerate(found.columns)
+        if name not in layout.keep
+        and counts_time(name, [one.values[:, place] for one in found.series], first=name == first)
+    ]
+    if not clocks or len(clocks) == len(found.columns):
+        return found
+    left = [place for place in range(len(found.columns)) if place not in clocks]
+    values = found.series[0].values
+    why = [
+        f"'{found.columns[place]}' (counts time{', backwards: is the last row the oldest?' if falls else ''})"
+        for place in clocks
+        for falls in [bool(values[-1, place] < values[0, place])]
+    ]
+    series = [one.picked(left) for one in found.series]
+    return Found(series, tuple(found.columns[place] for place in left), (*found.left_out, *why))
 
 
 def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | None]) -> list[str]:
@@ -135,8 +168,8 @@ def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | No
         if name not in leave_out and _parsed(first) is not None:
             found.append(name)
     if not found:
-        hint = f"there are {', '.join(rows[0].cells)}"
-        raise DataError("no column of numbers", where=str(path), hint=hint)
+        listed = ", ".join(list(rows[0].cells)[:10]) + (", ..." if len(rows[0].cells) > 10 else "")
+        raise DataError("no column of numbers", where=str(path), hint=f"there are {listed}")
     return found
 
 
@@ -226,7 +259,8 @@ def _of_array(path: Path, layout: Layout) -> Found:
     picked = np.asarray(array[:, :, [int(name) - 1 for name in chosen]], dtype=np.float64)
     several = len(picked) > 1
     series = [Series(f"{path}, row {n}" if several else str(path), one) for n, one in enumerate(picked, 1)]
-    return Found(series, tuple(chosen))
+    found = Found(series, tuple(chosen))
+    return found if layout.columns is not None else _without_time(found, layout, first=names[0])
 
 
 # ---------------------------------------------------------------------- cells
@@ -246,7 +280,8 @@ def _checked(cell: object, where: str) -> float:
     number = _parsed(cell)
     if number is None:
         what = "a missing value" if _is_missing(cell) else f"no number but {cell!r:.40}"
-        raise DataError(what, where=where, hint="fill it, or name other columns: task.columns=[...]")
+        hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
+        raise DataError(what, where=where, hint=hint)
     return number
 
 

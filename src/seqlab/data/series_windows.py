@@ -43,6 +43,11 @@ class SeriesWindows(Examples):
         super().__init__(np.minimum(places[:, 1], shape.window).tolist(), training)
         self.series, self.places, self.shape, self.spread = series, places, shape, torch.from_numpy(spread)
 
+    @property
+    def shorter(self) -> int:
+        """How many windows have fewer steps than they should."""
+        return int((self.places[:, 1] < self.shape.window).sum())
+
     def batch(self, indices: Indices, key: Key) -> Batch:
         own, rows = self.shape, [(self.series[number], begin) for number, begin in self.places[indices]]
         inputs = [values[max(0, begin - own.window) : begin] for values, begin in rows]
