@@ -96,7 +96,7 @@ def _rows(path: Path, format: str) -> Iterator[Row]:
         file = Parquet(path)
         rows: Iterable[Row] = file.rows(file.schema.names)
     elif format == "txt":
-        rows = _plain_rows(lines(pieces(path), str(path)))
+        rows = plain_rows(lines(pieces(path), str(path)))
     else:
         rows = parse_rows(format, lines(pieces(path), str(path)))
     for row in rows:
@@ -106,7 +106,7 @@ def _rows(path: Path, format: str) -> Iterator[Row]:
         yield row
 
 
-def _plain_rows(numbered: Iterable[tuple[int, str]]) -> Iterator[Row]:
+def plain_rows(numbered: Iterable[tuple[int, str]]) -> Iterator[Row]:
     """Columns are called 1, 2, ..."""
     for number, line in numbered:
         if cells := [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]:
@@ -162,10 +162,10 @@ def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | No
     """Columns whose first cell that is not empty is a number."""
     found = []
     for name in rows[0].cells:
-        first = next((cell for row in rows if not _is_missing(cell := row.cells.get(name))), None)
+        first = next((cell for row in rows if not is_missing(cell := row.cells.get(name))), None)
         if isinstance(first, list):
             raise DataError(f"column '{name}' has lists", where=f"{path}, {rows[0].place}", hint="set task.row=series")
-        if name not in leave_out and _parsed(first) is not None:
+        if name not in leave_out and number_in(first) is not None:
             found.append(name)
     if not found:
         listed = ", ".join(list(rows[0].cells)[:10]) + (", ..." if len(rows[0].cells) > 10 else "")
@@ -212,7 +212,7 @@ def _lists(row: Row, names: Sequence[str], path: Path) -> Numbers:
 
 def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
     """Each cell is a step; a series that is shorter than others has empty cells at its end."""
-    while names and _is_missing(row.cells.get(names[-1])):
+    while names and is_missing(row.cells.get(names[-1])):
         names = names[:-1]
     if not names:
         raise DataError("a series without steps", where=f"{path}, {row.place}", hint="leave the row out")
@@ -222,7 +222,7 @@ def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
 def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
     """None where it is not known."""
     cell = None if name is None else row.cells.get(name)
-    if _is_missing(cell):
+    if is_missing(cell):
         return None
     given = cell if isinstance(cell, list) else [cell]
     return np.array([_checked(one, f"{path}, {row.place}, column '{name}'") for one in given])
@@ -277,19 +277,19 @@ def _number(row: Row, name: str, path: Path) -> float:
 
 
 def _checked(cell: object, where: str) -> float:
-    number = _parsed(cell)
+    number = number_in(cell)
     if number is None:
-        what = "a missing value" if _is_missing(cell) else f"no number but {cell!r:.40}"
+        what = "a missing value" if is_missing(cell) else f"no number but {cell!r:.40}"
         hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
         raise DataError(what, where=where, hint=hint)
     return number
 
 
-def _is_missing(cell: object) -> bool:
+def is_missing(cell: object) -> bool:
     return cell is None or str(cell).strip().lower() in MISSING
 
 
-def _parsed(cell: object) -> float | None:
+def number_in(cell: object) -> float | None:
     """A number, or None: of 1_000, which Python would read, too."""
     if not isinstance(cell, int | float | str) or (isinstance(cell, str) and "_" in cell):
         return None
