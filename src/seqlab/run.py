@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -86,8 +86,8 @@ class Run:
         """The objective in the form that answers; one that writes is packed for decoding."""
         return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
 
-    def changed(self, settings: Mapping[str, Any]) -> Run:
-        """The same model under other settings, such as {"decoding.beam": 5}."""
+    def changed(self, settings: Mapping[str, Any] | Iterable[str]) -> Run:
+        """The same model under other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
         return Run(self.folder, recipe, task, self.objective, self.step)

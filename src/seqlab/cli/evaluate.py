@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import device, settings_among
 
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
 @click.option(
     "--scramble",
@@ -25,6 +26,7 @@ from seqlab.cli.options import device
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: str,
+    settings: tuple[str, ...],
     data: tuple[str, ...],
     scramble: float | None,
     metric: str | None,
@@ -35,14 +37,24 @@ def evaluate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Measure RUN on its held-out data, or on FILE: each token is scored exactly once."""
+    """Measure RUN on its held-out data, or on FILE: each token is scored exactly once.
+
+    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
+    or data.documents=line.
+    """
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
     from seqlab.metrics.judging import metrics_of
     from seqlab.run import load
 
+    others, reading = settings_among(settings)
+    if others:
+        raise click.UsageError(f"'{others[0]}' is no setting of how data are read; name files with --data")
+    if reading and not data:
+        raise click.UsageError(f"{reading[0]} is for other data than the run's own: add --data FILE")
     loaded = load(run, code=code, device=device, warn=lambda message: click.echo(message, err=True))
+    loaded = loaded.changed(reading) if reading else loaded
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import device, settings_among
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
 @click.argument("run")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
@@ -38,7 +38,11 @@ def predict(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """What RUN answers for each example of FILE, or for each line of the input."""
+    """What RUN answers for each example of FILE, or for each line of the input.
+
+    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
+    or data.documents=line.
+    """
     from seqlab.cli.streams import echo_json, given_or_typed
     from seqlab.errors import RunError
     from seqlab.run import load
@@ -53,8 +57,10 @@ def predict(
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
-    with given_or_typed(files) as given:
-        answers = loaded.predict(given, lines=not files, batch_size=batch_size, steps=steps)
+    named, reading = settings_among(files)
+    loaded = loaded.changed(reading) if reading else loaded
+    with given_or_typed(named) as given:
+        answers = loaded.predict(given, lines=not named, batch_size=batch_size, steps=steps)
         for number, answer in enumerate(answers, start=1):
             if "error" in answer:
                 click.echo(f"example {number}: {answer['error']}; not answered", err=True)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from seqlab.data.column_checks import Columns
 from seqlab.data.conll import DOCUMENT, NO_WORD, cells_of, looks_like_columns
 from seqlab.data.files import BOM, Block, blocks, format_of, lines, pieces, size_of
+from seqlab.data.numbers import number_in, plain_rows
 from seqlab.data.rows import Row, parse_rows
-from seqlab.data.series import number_in, plain_rows
 from seqlab.errors import DataError
 
 Hashes = NDArray[np.int64]

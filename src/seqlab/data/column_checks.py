@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from seqlab.data.numbers import is_missing, number_in
 from seqlab.data.rows import Row
-from seqlab.data.series import is_missing, number_in
 from seqlab.data.time_columns import MANY, counts_time
 
 TEXT = 30

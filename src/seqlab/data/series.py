@@ -9,8 +9,6 @@ N series · T steps · C variables
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from seqlab.data.arrays import mapped
 from seqlab.data.contents import format_in
 from seqlab.data.files import lines, pieces, size_of
+from seqlab.data.numbers import is_missing, number_in, plain_rows
 from seqlab.data.parquet import Parquet
 from seqlab.data.rows import Row, parse_rows
 from seqlab.data.time_columns import counts_time
@@ -29,8 +28,6 @@ from seqlab.errors import DataError, nearest
 from seqlab.recipe import DataSettings
 
 Numbers = NDArray[np.float64]
-MISSING = ("", "nan", "na", "n/a", "null", "none", "-", "?")
-"""What a table has where a number is missing, in small letters."""
 VALUE = "value"
 """The name of the only variable of series that are rows."""
 
@@ -104,13 +101,6 @@ def _rows(path: Path, format: str) -> Iterator[Row]:
             where = f"{path}, line {row.line}, column {row.column}"
             raise DataError(row.fault, where=where, hint="put the row right")
         yield row
-
-
-def plain_rows(numbered: Iterable[tuple[int, str]]) -> Iterator[Row]:
-    """Columns are called 1, 2, ..."""
-    for number, line in numbered:
-        if cells := [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]:
-            yield Row(number, {str(place): cell for place, cell in enumerate(cells, 1)})
 
 
 # ---------------------------------------------------------------------- a row is a step
@@ -283,18 +273,3 @@ def _checked(cell: object, where: str) -> float:
         hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
         raise DataError(what, where=where, hint=hint)
     return number
-
-
-def is_missing(cell: object) -> bool:
-    return cell is None or str(cell).strip().lower() in MISSING
-
-
-def number_in(cell: object) -> float | None:
-    """A number, or None: of 1_000, which Python would read, too."""
-    if not isinstance(cell, int | float | str) or (isinstance(cell, str) and "_" in cell):
-        return None
-    try:
-        number = float(cell)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

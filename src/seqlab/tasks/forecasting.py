@@ -147,7 +147,8 @@ class Forecasting(Task):
             found.append(f"forecasting from {columns}; left out: {left_out} (task.columns=[...] chooses others)")
         if isinstance(split, SeriesWindows) and split.shorter:
             what = f"{split.shorter:,} of {len(split):,} {'training' if training else 'held-out'} windows are shorter"
-            found.append(f"{what} than task.window={self.settings.window}: too few steps come before them")
+            advice = " (lower task.window)" if split.shorter == len(split) else ""
+            found.append(f"{what} than task.window={self.settings.window}: too few steps come before them{advice}")
         return "; ".join(found)
 
     def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
