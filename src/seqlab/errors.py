@@ -62,9 +62,22 @@ def memory_for(what: str, hint: str) -> Iterator[None]:
         raise MemoryFull(f"{what} does not fit into memory", hint=hint) from None
 
 
+LISTED = 24
+"""A hint lists all valid names if there are no more than this; of columns, recipes or files there may be hundreds."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest valid one, and all of them."""
+    """A hint for a misspelt name: the nearest valid one, and all of them; where there are many, the nearest few."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     meant = f"did you mean '{close[0]}'? " if close else ""
-    return f"{meant}(valid: {', '.join(names)})"
+    if len(names) <= LISTED:
+        return f"{meant}(valid: {', '.join(names)})"
+    near = difflib.get_close_matches(name, names, n=5, cutoff=0.3) or names[:5]
+    return f"{meant}(valid: {', '.join(near)}, and {len(names) - len(near):,} more)"
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """A hint that names no more than the few names that are nearest, or none: '' where nothing is near."""
+    *others, last = [f"'{one}'" for one in difflib.get_close_matches(name, sorted(names), n=3)] or [""]
+    return f"did you mean {', '.join(others)} or {last}?" if others else last and f"did you mean {last}?"

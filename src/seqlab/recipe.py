@@ -99,7 +99,8 @@ class DataSettings(Settings):
     """Which column, field, suffix of aligned files (`source: de`) or field of a built-in set plays which role, such as
     `text: body`; by number, from 0, where columns have no names."""
     scramble: float = Field(default=0.0, ge=0, le=1)
-    """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch"."""
+    """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch".
+    Where a script has no spaces, it is the share of the pairs of neighbouring characters that change places."""
 
     @model_validator(mode="after")
     def _lines_that_are_empty(self) -> Self:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Batch, Examples, Split
 from seqlab.data.leaks import measured_on_other, measured_on_own
 from seqlab.data.order import Indices
+from seqlab.data.progress import bytes_of, work
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
 from seqlab.data.sequences import ScoredLanes, ScoredWindows
@@ -92,8 +93,8 @@ class Run:
         """The objective in the form that answers; one that writes is packed for decoding."""
         return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
 
-    def changed(self, settings: Mapping[str, Any]) -> Run:
-        """The same model under other settings, such as {"decoding.beam": 5}."""
+    def changed(self, settings: Mapping[str, Any] | Iterable[str]) -> Run:
+        """The same model under other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
         return Run(self.folder, recipe, task, self.objective, self.step)
@@ -260,7 +261,17 @@ class Run:
         end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
-        found = score(self.decoder, sequences, end, getattr(self.recipe.task, "window", None))
+        size, tokens, done = sum(map(bytes_of, texts)), sum(map(len, sequences)), 0
+        with work("scoring", size) as progress:
+
+            def scored(count: int) -> None:
+                nonlocal done
+                done += count
+                progress(size * done // tokens)
+
+            # as trained, not packed for decoding: one sequence at a time depends on no neighbour in either form, and
+            # a recurrent net reads a long one far faster with its fused kernels
+            found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
         if unknown is None:
             return found
         return [replace(one, unknown=ids.count(unknown)) for one, ids in zip(found, sequences, strict=True)]

@@ -40,6 +40,72 @@ def test_listing_and_clearing(seqlab, cache, text, tmp_path):
     assert seqlab(*SMALL, f"data.train={text}", "--out", tmp_path / "again").code == 0
 
 
+def contents(folder) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime for path in folder.rglob("*") if "compiled" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def translator(seqlab, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("translator") / "run"
+    small = ["model.width=16", "model.heads=2", "model.hidden=16", "training.steps=2", "training.batch_size=4"]
+    said = seqlab("train", "translation/transformer", "data.train=reverse:5:1000", *small, "--out", folder)
+    assert said.code == 0, said.err
+    return folder
+
+
+def test_what_is_typed_leaves_nothing_in_the_cache(seqlab, cache, runs, translator, tmp_path):
+    few = tmp_path / "few.txt"
+    few.write_text("the cat sat on the mat.\nshe read about a letter.\n")
+    (tmp_path / "few.tsv").write_text("source\ttarget\na b c\tc b a\nb c\tc b\n")
+    cache.mkdir()
+    for arguments in (
+        ["predict", translator],
+        ["predict", translator, few],
+        ["evaluate", translator, "--data", tmp_path / "few.tsv"],
+        *([command, runs[kind]] for command in ("score", "generate") for kind in runs),
+        *(["evaluate", run, "--data", few] for run in runs.values()),
+    ):
+        said = seqlab(*arguments, stdin="a b c\n")
+        assert said.code == 0, said.err
+        assert contents(cache) == {}, arguments
+
+
+@pytest.mark.parametrize("place", ["cache that was named", "home"])
+def test_what_is_typed_needs_no_cache_that_can_be_written(place, seqlab, runs, translator, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    if place == "home":
+        monkeypatch.delenv("SEQLAB_CACHE")
+        monkeypatch.setenv("HOME", str(tmp_path / "file"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    else:
+        monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
+    for arguments in (["predict", translator], ["score", runs["lstm"]], ["score", runs["ngram"], "--rank"]):
+        said = seqlab(*arguments, stdin="a b c\n")
+        assert (said.code, said.errors) == (0, [])
+        assert said.out
+
+
+def test_a_home_that_cannot_be_written_stops_no_command(seqlab, runs, text, monkeypatch, tmp_path):
+    from seqlab.data import cache as module
+
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.delenv("SEQLAB_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path / "tmp"))
+    module.temporary_folder.cache_clear()
+    try:
+        said = seqlab(*SMALL, f"data.train={text}", "--out", tmp_path / "run")
+        assert said.code == 0, said.err
+        assert said.err.count("SEQLAB_CACHE") == 1
+        assert seqlab("evaluate", tmp_path / "run").code == 0
+        assert str(tmp_path / "tmp") in seqlab("data", "cache").out
+    finally:
+        module.temporary_folder.cache_clear()
+        module._usable.cache_clear()
+
+
 def test_what_is_wrong_is_one_line(seqlab, cache, monkeypatch):
     for arguments, part in [(["--clear", "soon"], "12h, 30d or all"), ([], "SEQLAB_CACHE_LIMIT")]:
         said = seqlab("data", "cache", *arguments)

@@ -84,3 +84,37 @@ def test_training_on_rows(seqlab, tmp_path):
     said = seqlab("train", "lm/ngram", *keys, "--out", tmp_path / "out")
     assert said.code == 0, said.err
     assert json.loads(seqlab("evaluate", tmp_path / "out", "--json").out)["bits_per_character"] < 1
+
+
+def test_the_advice_about_a_column_can_be_followed(runs, seqlab, tmp_path):
+    """An error names data.columns.text; `evaluate` takes it."""
+    (tmp_path / "a.csv").write_text(
+        "text\n" + "\n".join(line.replace(",", "") for line in LINES) + "\n", encoding="utf-8"
+    )
+    (tmp_path / "b.csv").write_text(
+        (tmp_path / "a.csv").read_text(encoding="utf-8").replace("text", "body", 1), "utf-8"
+    )
+    said = seqlab("evaluate", runs["ngram"], "--data", tmp_path / "b.csv")
+    assert said.code == 2
+    assert "data.columns.text" in said.errors[0]
+    said = seqlab("evaluate", runs["ngram"], "--data", tmp_path / "b.csv", "data.columns.text=body", "--json")
+    assert said.code == 0, said.err
+    assert said.out == seqlab("evaluate", runs["ngram"], "--data", tmp_path / "a.csv", "--json").out
+    (tmp_path / "c").write_bytes((tmp_path / "b.csv").read_bytes())
+    reading = ["data.format=csv", "data.columns={text: body}"]
+    assert seqlab("evaluate", runs["ngram"], *reading, "--data", tmp_path / "c", "--json").out == said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["data.columns.text=body"], "add --data FILE"),
+        (["other.txt"], "name files with --data"),
+        (["data.hold_out=0.5", "--data", "other.txt"], "'data.hold_out=0.5' is no setting of how data are read"),
+        (["data.columns=3", "--data", "other.txt"], "data.columns"),
+    ],
+)
+def test_settings_that_do_not_say_how_a_file_is_read(arguments, part, runs, seqlab):
+    said = seqlab("evaluate", runs["ngram"], *arguments)
+    assert (said.code, said.out, len(said.errors)) == (2, "", 1)
+    assert part in said.errors[0]

@@ -196,3 +196,111 @@ def test_limits_that_are_none(text, monkeypatch):
 
 def test_twenty_gigabytes_by_default():
     assert cache_limit() == 20 * 10**9
+
+
+# ---------------------------------------------------------------------- a home that cannot be written
+
+HOMES = {"a file": "{file}", "a place that is none": "/dev/null/x", "a file system that takes no folders": "/proc"}
+
+
+@pytest.fixture
+def homeless(tmp_path, monkeypatch):
+    """A process that has not asked for its cache yet, and a temporary folder of its own."""
+    for name in ("SEQLAB_CACHE", "XDG_CACHE_HOME", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path / "tmp"))
+    for function in (module._usable, module.temporary_folder):
+        function.cache_clear()
+    yield tmp_path
+    for function in (module._usable, module.temporary_folder):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("home", HOMES.values(), ids=HOMES)
+def test_a_home_that_cannot_be_written_is_replaced_and_said_once(homeless, monkeypatch, capsys, home):
+    monkeypatch.setenv("HOME", home.format(file=homeless / "file"))
+    assert bytes(store("a")["text"].flat) == b"text\0"
+    assert made("b") == 1000
+    folder = homeless / "tmp" / f"seqlab-{os.getuid()}"
+    assert module.cache_folder() == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert keys() == ["a", "b"]
+    [said] = capsys.readouterr().err.splitlines()
+    assert str(folder) in said
+    assert "SEQLAB_CACHE" in said
+
+
+def test_no_home_at_all(homeless, monkeypatch, capsys):
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: f"~/.cache/{name}")
+    monkeypatch.chdir(homeless)
+    assert made("a") == 1000
+    assert not (homeless / "~").exists()
+    assert "no home folder" in capsys.readouterr().err
+
+
+def test_a_home_that_can_be_written_is_used_without_a_word(homeless, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(homeless / "home"))
+    assert made("a") == 1000
+    assert module.cache_folder().is_relative_to(homeless / "home")
+    assert list((homeless / "tmp").iterdir()) == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("trap", ["a link", "open to all", "a file"])
+def test_a_name_that_others_have_taken_is_not_used(homeless, monkeypatch, trap):
+    monkeypatch.setenv("HOME", "/dev/null/x")
+    taken = homeless / "tmp" / f"seqlab-{os.getuid()}"
+    if trap == "a link":
+        (homeless / "other").mkdir(mode=0o700)
+        taken.symlink_to(homeless / "other")
+    elif trap == "a file":
+        taken.write_text("")
+    else:
+        taken.mkdir()
+        taken.chmod(0o777)
+    assert made("a") == 1000
+    folder = module.cache_folder()
+    assert folder != taken
+    assert folder.parent == taken.parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_was_asked_for_is_not_replaced(homeless, monkeypatch, capsys):
+    monkeypatch.setenv("SEQLAB_CACHE", str(homeless / "file"))
+    with pytest.raises(DataError) as raised:
+        made("a")
+    assert str(homeless / "file") in str(raised.value)
+    assert "SEQLAB_CACHE" in str(raised.value)
+    assert "make room" not in str(raised.value)
+    assert list((homeless / "tmp").iterdir()) == []
+
+
+def test_a_full_disk_says_make_room(homeless, monkeypatch):
+    monkeypatch.setenv("HOME", str(homeless / "home"))
+
+    def full(room):
+        raise OSError(module.errno.ENOSPC, os.strerror(module.errno.ENOSPC))
+
+    with pytest.raises(DataError, match=r"No space left.*make room"):
+        kept("tokens", "a", lambda folder, lock: None, full)
+
+
+def test_kernels_are_compiled_elsewhere_where_the_cache_cannot_be_written(homeless, monkeypatch, capsys):
+    from seqlab.native import compiler
+
+    source = 'extern "C" int answer() { return 42; }'
+    monkeypatch.setenv("SEQLAB_CACHE", str(homeless / "cache"))
+    if compiler.compiled(source) is None:
+        pytest.skip("there is no C++ compiler on this machine")
+    for function in (compiler.compiled, compiler._elsewhere):
+        function.cache_clear()
+    monkeypatch.setenv("SEQLAB_CACHE", str(homeless / "file"))
+    library = compiler.compiled(source)
+    assert library is not None
+    assert library.answer() == 42
+    assert len(list((homeless / "tmp").glob("seqlab-*/compiled/*.so"))) == 1
+    [said] = capsys.readouterr().err.splitlines()
+    assert str(homeless / "file") in said
+    compiler.compiled.cache_clear()

@@ -168,6 +168,31 @@ def test_missing_files_have_hints(write, tmp_path, monkeypatch):
         read(DataSettings(train="*.md"), "train")
 
 
+@pytest.mark.parametrize("files", [3, 12, 300])
+def test_a_missing_file_names_a_few_that_are_like_it_and_not_the_folder(write, tmp_path, files):
+    for number in range(files):
+        write(f"chapter-{number}.txt", TEXT)
+    write("shakespeare.txt", TEXT)
+    with pytest.raises(DataError) as error:
+        read(DataSettings(train=str(tmp_path / "shakespear.txt")), "train")
+    assert "; did you mean 'shakespeare.txt'" in str(error.value)
+    assert str(error.value).count("chapter") <= 2
+    with pytest.raises(DataError) as error:
+        read(DataSettings(train=str(tmp_path / "chapter-x.txt")), "train")
+    assert str(error.value).count("chapter-") <= 1 + 3
+    with pytest.raises(DataError, match=r"nothing in .* has a name like it"):
+        read(DataSettings(train=str(tmp_path / "zzz")), "train")
+
+
+def test_a_long_list_of_valid_names_is_cut():
+    from seqlab.errors import nearest
+
+    assert nearest("b", "abc") == "did you mean 'b'? (valid: a, b, c)"
+    hint = nearest("column 7", [f"column {number}" for number in range(1000)])
+    assert hint.startswith("did you mean 'column 7'? (valid: column 7, ")
+    assert hint.endswith("and 995 more)")
+
+
 def test_damaged_gz_and_unreadable_text(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(TEXT.encode())[:-20])

@@ -176,8 +176,9 @@ def test_full_disk(monkeypatch, tmp_path):
         opened(records_of("one"))
 
 
-def test_the_cache_folder_is_the_systems_by_default(monkeypatch):
+def test_the_cache_folder_is_the_systems_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("SEQLAB_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_folder().name == "seqlab"
 
 
@@ -240,6 +241,12 @@ def test_round_trip_of_any_ragged_records(tmp_path_factory, rows, end, batch):
         patch.setattr(module, "BATCH", batch)
         identity = {"text": lambda texts: [[ord(character) for character in text] for text in texts]}
         column = opened(records, columns=identity, vocab_size=300, end=end)["text"]
+        patch.setenv("SEQLAB_CACHE", "/dev/null/nowhere")  # what is not kept needs no folder, and is the same
+        other = opened(records, columns=identity, vocab_size=300, end=end, keep=False)["text"]
+    assert [list(ids) for ids in other] == expected
+    assert other.flat.dtype == column.flat.dtype
+    facts = ("tokens", "documents", "characters", "bytes")
+    assert [getattr(other, fact) for fact in facts] == [getattr(column, fact) for fact in facts]
     assert [list(ids) for ids in column] == expected
     assert list(column.flat) == [index for ids in expected for index in ids]
     assert column.characters == sum(len(ids) for ids, _ in rows)

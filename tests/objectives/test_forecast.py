@@ -34,7 +34,7 @@ def test_what_follows_a_window(kind, total):
     loss = loss_of(forecasts, kind, **batch)
     assert (loss.sum, loss.count) == (total, 2)
     parts = {name: float(value) for name, value in loss.parts.items()}
-    assert parts == {"squared": 1000, "absolute": 40, "naive_squared": 500, "numbers": 2}
+    assert parts == {"squared.0": 1000, "absolute.0": 40, "naive_squared.0": 500, "numbers": 2}
 
 
 def test_what_follows_each_step_and_only_real_ones():
@@ -45,4 +45,14 @@ def test_what_follows_each_step_and_only_real_ones():
     loss = loss_of(forecasts, **batch)
     assert (loss.sum, loss.count) == (1 + 4 + 4, 3)
     parts = {name: float(value) for name, value in loss.parts.items()}
-    assert parts == {"squared": 4 + 4, "absolute": 2 + 2, "naive_squared": 1 + 0, "numbers": 2}
+    assert parts == {"squared.0": 4 + 4, "absolute.0": 2 + 2, "naive_squared.0": 1 + 0, "numbers": 2}
+
+
+def test_each_variable_has_sums_of_its_own():
+    """Two rows, two steps ahead, two variables in units of 1 and 10."""
+    forecasts = [[[[1.0, 1.0], [1.0, 2.0]]], [[[0.0, 0.0], [3.0, 0.0]]]]
+    batch = {"inputs": [[[0.0, 0.0]]] * 2, "targets": [[[0.0] * 2] * 2] * 2, "naive": [[2.0, 1.0]] * 2}
+    parts = {name: float(value) for name, value in loss_of(forecasts, **batch, spread=[1.0, 10.0]).parts.items()}
+    assert [parts[f"{name}.0"] for name in ("squared", "absolute", "naive_squared")] == [1 + 1 + 9, 1 + 1 + 3, 4 * 4]
+    assert [parts[f"{name}.1"] for name in ("squared", "absolute", "naive_squared")] == [100 + 400, 10 + 20, 4 * 100]
+    assert parts["numbers"] == 8

@@ -7,9 +7,11 @@ import random
 import pytest
 import torch
 import yaml
+from click.testing import CliRunner
 from tolerance import close, rounding
 
 import seqlab
+from seqlab.cli import group
 from seqlab.errors import DataError, RecipeError
 from seqlab.launch import train
 from seqlab.recipe import Recipe
@@ -93,6 +95,14 @@ def test_answers(run, tmp_path):
     assert plum["probability"] == plum["probabilities"]["fruit"] > 0.5
     assert sum(plum["probabilities"].values()) == pytest.approx(1, abs=rounding(16))
     json.dumps(plum)
+
+
+def test_a_column_of_another_name_can_be_named(run, tmp_path):
+    path = tmp_path / "asked.csv"
+    write(path, [("body",), ("a red plum the saw",), ("the drill a red",)])
+    said = CliRunner().invoke(group, ["predict", str(run.folder), str(path), "data.columns.text=body"])
+    assert said.exit_code == 0, said.output
+    assert [line.split("\t")[0] for line in said.output.splitlines()] == ["fruit", "tool"]
 
 
 def test_answers_do_not_depend_on_neighbours(run, tmp_path):

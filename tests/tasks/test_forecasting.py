@@ -1,6 +1,7 @@
 """Forecasting from end to end, on series whose future is known."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from seqlab.data.series_windows import places
 from seqlab.errors import SeqlabError
 from seqlab.recipe import Recipe
 from seqlab.tasks.forecasting import Forecasting
+from seqlab.training.trainer import Silence
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +53,43 @@ def run(table, tmp_path_factory):
 
 def test_it_learns_in_the_units_of_the_data(run, table):
     found = run.evaluate()
-    assert found["mse"] < 0.02 * found["naive_mse"]
+    assert found["scaled_mse"] < 0.02 * found["scaled_naive_mse"]
     values = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
     starts = np.arange(320, 399)  # the last fifth
     naive = np.concatenate([values[starts + ahead] - values[starts - 1] for ahead in (0, 1)])
-    assert found["naive_mse"] == pytest.approx((naive**2).mean(), rel=rounding(8, 100))
+    for place, name in enumerate("ab"):
+        assert found[f"naive_mse.{name}"] == pytest.approx((naive[:, place] ** 2).mean(), rel=rounding(8, 100))
     assert found["numbers"] == 79 * 2 * 2
+
+
+def test_columns_of_different_size_are_pooled_without_their_units(run, table, tmp_path):
+    """The larger column must not drown the other: figures of each, and pooled ones that no unit changes."""
+    found = run.evaluate()
+    assert not {"mse", "mae", "naive_mse"} & set(found)
+    spread = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))[:320].std(0)
+    for name, power in {"mse": 2, "mae": 1, "naive_mse": 2}.items():
+        each = [found[f"{name}.{column}"] / unit**power for column, unit in zip("ab", spread, strict=True)]
+        assert found[f"scaled_{name}"] == pytest.approx(np.mean(each), rel=1e-6)
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    (tmp_path / "b.csv").write_text("day,a,b\n" + "".join(f"{d},{a},{1e6 * float(b)!r}\n" for d, a, b in rows))
+    other = seqlab.train(recipe(tmp_path / "b.csv", window=6, horizon=2), out=tmp_path / "run").evaluate()
+    assert other["scaled_naive_mse"] == pytest.approx(found["scaled_naive_mse"], rel=1e-4)
+    assert other["naive_mse.b"] == pytest.approx(1e12 * found["naive_mse.b"], rel=1e-4)
+
+
+def test_one_column_has_plain_figures(table, tmp_path):
+    one = seqlab.train(recipe(table, window=6, columns=["a"], steps=5), out=tmp_path / "one").evaluate()
+    assert {"loss", "mse", "mae", "naive_mse", "numbers"} <= set(one)
+    assert not [name for name in one if "." in name or name.startswith("scaled")]
+
+
+def test_evaluate_prints_the_figures_of_each_column(run):
+    said = CliRunner().invoke(group, ["evaluate", str(run.folder)])
+    assert said.exit_code == 0, said.output
+    lines = [line.split() for line in said.output.splitlines() if line.strip()]
+    assert ["column", "mse", "mae", "naive", "mse"] in lines
+    assert [line[0] for line in lines if len(line) == 4 and line[0] in "ab"] == ["a", "b"]
+    assert "scaled mse" in said.output
 
 
 def test_a_run_has_no_tokenizer_and_says_so(run):
@@ -74,7 +107,7 @@ def test_it_goes_on_from_the_end_of_a_series(run, table):
     [one] = run.predict(str(table))
     assert set(one["forecast"]) == {"a", "b"}
     assert one["forecast"]["a"] == pytest.approx(100 + 5 * np.sin(0.3 * np.array([400, 401])), abs=0.6)
-    assert len(one["answer"].split(", ")) == 2
+    assert [part.split(": ")[0] for part in one["answer"].split(", ")] == ["a", "b"]
     [far] = run.predict(str(table), steps=7)
     assert len(far["forecast"]["a"]) == 7
     assert far["forecast"]["a"][:2] == one["forecast"]["a"]
@@ -96,12 +129,109 @@ def test_the_command_line(run, table):
     assert len(json.loads(said.output)["forecast"]["b"]) == 3
 
 
+def test_printed_forecasts_name_their_columns(run, table, tmp_path):
+    said = CliRunner().invoke(group, ["predict", str(run.folder), str(table)])
+    assert re.fullmatch(r"a: \S+ \S+, b: \S+ \S+\n", said.output)
+    alone = seqlab.train(recipe(table, window=6, targets=["b"], steps=2), out=tmp_path / "alone")
+    said = CliRunner().invoke(group, ["predict", str(alone.folder), str(table)])
+    assert re.fullmatch(r"\S+\n", said.output)
+
+
 def test_typed_lines_are_series(tmp_path):
     made = recipe("waves:12:100", window=8, steps=2, model="series-linear")
     run = seqlab.train(made, out=tmp_path / "run")
     said = CliRunner().invoke(group, ["predict", str(run.folder)], input="1 2 3 4 5 6 7 8 9\n1 2 3\n")
     assert said.exit_code == 0, said.output
     assert len(said.output.splitlines()) == 2
+
+
+# ---------------------------------------------------------------------- columns that are left out
+
+
+class Notes(Silence):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.notes = []
+
+    def said(self, message):
+        self.notes.append(message)
+
+
+def test_columns_that_are_left_out_are_said(tmp_path):
+    rows = [f"1981-01-{day % 28 + 1:02d},{1700 + day},shop,{np.sin(day):.5f}\n" for day in range(60)]
+    (tmp_path / "a.csv").write_text("date,year,kind,sales\n" + "".join(rows))
+    notes = Notes()
+    run = seqlab.train(recipe(tmp_path / "a.csv", window=4, steps=2), out=tmp_path / "run", watcher=notes)
+    assert run.task.columns == ["sales"]
+    [note] = [note for note in notes.notes if "left out" in note]
+    for part in ("'date' (no numbers)", "'kind' (no numbers)", "'year' (counts time)", "task.columns"):
+        assert part in note
+    assert "\n" not in note
+    loaded = seqlab.load(run.folder)
+    assert loaded.evaluate() == run.evaluate()
+    assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"sales"}
+
+
+@pytest.mark.parametrize("named", [{"columns": ["year", "sales"]}, {"targets": ["year"]}])
+def test_a_column_that_is_named_is_read_whatever_it_counts(tmp_path, named):
+    rows = [f"{1700 + day},{np.sin(day):.5f}\n" for day in range(60)]
+    (tmp_path / "a.csv").write_text("year,sales\n" + "".join(rows))
+    task, _ = prepared(tmp_path / "a.csv", window=4, **named)
+    assert task.columns == ["year", "sales"]
+
+
+def test_a_run_that_reads_a_year_goes_on_reading_it(tmp_path):
+    """As runs do that were trained before years were left out: what a run reads is in its memory."""
+    rows = [f"{1700 + day},{np.sin(day):.5f}\n" for day in range(60)]
+    (tmp_path / "a.csv").write_text("year,sales\n" + "".join(rows))
+    run = seqlab.train(recipe(tmp_path / "a.csv", window=4, steps=2, columns=["year", "sales"]), out=tmp_path / "run")
+    text = (run.folder / "recipe.yaml").read_text()
+    (run.folder / "recipe.yaml").write_text(re.sub(r"columns:\n\s+- year\n\s+- sales\n", "columns: null\n", text))
+    assert "- year" not in (run.folder / "recipe.yaml").read_text()
+    loaded = seqlab.load(run.folder)
+    assert loaded.evaluate() == run.evaluate()
+    assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"year", "sales"}
+
+
+def test_windows_that_are_cut_short_are_said(tmp_path):
+    lines = [json.dumps({"v": [0.1 * step for step in range(length)]}) for length in [30] * 15 + [8] * 15]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    notes = Notes()
+    made = recipe(tmp_path / "a.jsonl", window=10, row="series", steps=2)
+    run = seqlab.train(made, out=tmp_path / "run", watcher=notes)
+    said = [note for note in notes.notes if "task.window=10" in note]
+    assert len(said) == 2
+    train, valid = (run.task.split(run.recipe.data, which, training=False) for which in ("train", "valid"))
+    assert train.shorter + valid.shorter == 15
+    assert said[0].startswith(f"{train.shorter} of {len(train)} training windows")
+    assert said[1].startswith(f"{valid.shorter} of {len(valid)} held-out windows")
+    assert run.evaluate()["signature"]["shorter windows"] == valid.shorter
+
+
+def test_a_window_longer_than_the_only_series_is_said(tmp_path):
+    np.save(tmp_path / "a.npy", np.sin(np.arange(40.0)))
+    notes = Notes()
+    seqlab.train(recipe(tmp_path / "a.npy", window=100, steps=2), out=tmp_path / "run", watcher=notes)
+    assert any(note.startswith("1 of 1 training windows are shorter than task.window=100") for note in notes.notes)
+
+
+def test_whole_windows_need_no_word(table, tmp_path):
+    notes = Notes()
+    run = seqlab.train(recipe(table, window=6, columns=["a"], steps=2), out=tmp_path / "run", watcher=notes)
+    assert not [note for note in notes.notes if "window" in note or "left out" in note]
+    assert "shorter windows" not in run.evaluate()["signature"]
+
+
+def test_several_answers_are_all_given(tmp_path):
+    lines = [json.dumps({"v": [n, n + 1], "found": [2 * n, -n]}) for n in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    run = seqlab.train(
+        recipe(tmp_path / "a.jsonl", mode="answer", row="series", answer="found", steps=2), out=tmp_path / "run"
+    )
+    one = next(run.predict(str(tmp_path / "a.jsonl")))
+    assert list(one["forecast"]) == ["answer 1", "answer 2"]
+    assert "mse.answer 2" in run.evaluate()
 
 
 # ---------------------------------------------------------------------- windows
@@ -192,8 +322,6 @@ def test_the_adding_problem_is_learnt(tmp_path):
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(table, tmp_path):
-    from seqlab.training.trainer import Silence
-
     class Plug(Silence):
         def stepped(self, step, steps, figures):
             if step == 7:

@@ -34,18 +34,26 @@ def data(context: click.Context) -> None:
     type=click.IntRange(1),
     help="Longest line, in characters.",
 )
-@click.option("--keep", default=5, show_default=True, type=click.IntRange(1), help="How many of each kind to list.")
+@click.option(
+    "--keep", default=3, show_default=True, type=click.IntRange(1), help="How many places of each kind to list."
+)
+@click.option(
+    "--format",
+    default="auto",
+    type=click.Choice(["auto", "txt", "jsonl", "csv", "tsv", "fasta", "conll", "conllu"]),
+    help="Format of all FILEs; by default that of each extension, and conll where every line has as many columns.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, as_json: bool) -> None:
-    """Find what is wrong with data files, with file, line and byte.
+def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, format: str, as_json: bool) -> None:
+    """Find what is wrong with data files: how often, and the first places by file, line and byte.
 
-    FILE may be a file, a folder or a pattern; .gz files are unpacked, and the rows of .jsonl, .csv, .tsv,
-    .parquet and .npy files parsed. The exit code is 1 when there are faults, and 0 when there are none or only
-    notes, such as empty lines.
+    FILE may be a file, a folder or a pattern; .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet
+    and .npy files parsed, and words in columns (CoNLL) compared by sentence. The exit code is 1 when there are
+    faults, and 0 when there are none or only notes, such as empty lines.
     """
     from seqlab.data.doctor import examine
 
-    findings = examine(files, valid, max_line, keep)
+    findings = examine(files, valid, max_line, keep, format)
     faults = sum(finding.count for finding in findings if finding.fault)
     notes = sum(finding.count for finding in findings if not finding.fault)
     if as_json:
@@ -71,17 +79,16 @@ def _print_table(findings: list[Finding]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     table.add_column("kind", no_wrap=True)
-    table.add_column("file", overflow="fold")
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("first in file", overflow="fold")
     table.add_column("line", justify="right", no_wrap=True)
     table.add_column("byte", justify="right", no_wrap=True)
     table.add_column("what", overflow="fold")
     for finding in findings:
-        severity = "fault" if finding.fault else "note"
-        if finding.rest:
-            table.add_row(severity, finding.kind, "", "", "", f"and {finding.rest:,} more")
-        else:
-            place = (finding.file, str(finding.line), str(finding.byte))
-            table.add_row(severity, finding.kind, *place, finding.what)
+        titles = ["fault" if finding.fault else "note", finding.kind, f"{finding.count:,}"]
+        for place in finding.places:
+            table.add_row(*titles, place.file, str(place.line), str(place.byte), place.what)
+            titles = ["", "", ""]
     if findings:
         console = Console(markup=False, highlight=False, emoji=False)
         if not console.is_terminal:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, picture
+from seqlab.cli.options import checkpoint, device, picture, settings_among
 
 CAUTIONS = ("changed", "overlap")
 """Entries of a signature that are printed as notes, on lines of their own."""
@@ -15,6 +15,7 @@ CAUTIONS = ("changed", "overlap")
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
 @click.option(
     "--scramble",
@@ -44,6 +45,7 @@ CAUTIONS = ("changed", "overlap")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: str,
+    settings: tuple[str, ...],
     data: tuple[str, ...],
     scramble: float | None,
     metric: str | None,
@@ -58,7 +60,11 @@ def evaluate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Measure RUN on its held-out data, or on FILE: each token is scored exactly once."""
+    """Measure RUN on its held-out data, or on FILE: each token is scored exactly once.
+
+    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
+    or data.documents=line.
+    """
     from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
@@ -66,7 +72,13 @@ def evaluate(
     from seqlab.metrics.judging import metrics_of
     from seqlab.run import load
 
+    others, reading = settings_among(settings)
+    if others:
+        raise click.UsageError(f"'{others[0]}' is no setting of how data are read; name files with --data")
+    if reading and not data:
+        raise click.UsageError(f"{reading[0]} is for other data than the run's own: add --data FILE")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
+    loaded = loaded.changed(reading) if reading else loaded
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     if by_length and not loaded.task.writes:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
@@ -100,8 +112,13 @@ def evaluate(
     if not columns["value"].get("too_long"):
         columns["value"].pop("too_long", None)
     signatures = [found.pop("signature") for found in columns.values()]
-    rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in columns["value"]]
+    whole = [name for name in columns["value"] if "." not in name]
+    rows = [[name.replace("_", " "), *(_shown(found[name]) for found in columns.values())] for name in whole]
     table(["metric", *columns], rows)
+    if variables := _by_variable(columns["value"]):
+        figures = list(next(iter(variables.values())))
+        titles = [name.replace("_", " ") for name in figures]
+        table(["column", *titles], [[name, *(_shown(own[f]) for f in figures)] for name, own in variables.items()])
     if bins:
         by_length_table(bins)
     shown = [f"{name.replace('_', ' ')} {value}" for name, value in signatures[-1].items() if name not in CAUTIONS]
@@ -117,6 +134,16 @@ def _draw(report: dict[str, Any], out: str | None, folder: Path, err: bool) -> N
     path = folder / "errors.png" if out is None else Path(out)
     figures.errors(report, path)
     click.echo(f"drawn: {path}", err=err)
+
+
+def _by_variable(figures: dict[str, float]) -> dict[str, dict[str, float]]:
+    """{"mse.temperature": 0.3} → {"temperature": {"mse": 0.3}}: the figures of each variable of a forecast."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in figures.items():
+        figure, dot, variable = name.partition(".")
+        if dot:
+            found.setdefault(variable, {})[figure] = value
+    return found
 
 
 def _shown(value: float | int) -> str | int:

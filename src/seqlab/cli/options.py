@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+READING = re.compile(r"data\.(columns|format|documents)\b[^=]*=")
+"""Settings that say how a file is read, and may be others for files that a run was not trained on."""
 
 
 def _step_or_name(context: click.Context, parameter: click.Parameter, value: str) -> int | str:
@@ -38,3 +43,9 @@ def picture(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is not None and (Path(value).suffix.lower() not in (".png", ".svg", ".pdf") or Path(value).is_dir()):
         raise click.BadParameter(f"'{value}' is no name of a picture: it should end in .png, .svg or .pdf")
     return value
+
+
+def settings_among(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names of files, and settings for reading them (data.columns.text=body), apart."""
+    settings = [one for one in arguments if READING.match(one)]
+    return [one for one in arguments if one not in settings], settings

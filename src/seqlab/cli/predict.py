@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, device, settings_among
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
 @click.argument("run")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...")
 @click.option("--lines", is_flag=True, help="Read FILE as plain text with an example on each line, an empty one too.")
 @click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
 @click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
@@ -49,6 +49,9 @@ def predict(
 
     Every line has an answer, an empty one too. With --json an answer has its `file` and `line`, the `text` as it was
     given, and in `unknown` how many of its tokens are not in the vocabulary.
+
+    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
+    or data.documents=line.
     """
     from seqlab.cli.streams import STDIN, echo_json, given_or_typed, is_typed, note_unknown
     from seqlab.errors import RunError
@@ -64,8 +67,10 @@ def predict(
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
-    typed, unknown, whole = is_typed(files), [], dict[str, None]()
-    with given_or_typed(files) as given:
+    named, reading = settings_among(files)
+    loaded = loaded.changed(reading) if reading else loaded
+    typed, unknown, whole = is_typed(named), [], dict[str, None]()
+    with given_or_typed(named) as given:
         for answer in loaded.predict(given, lines=typed or lines, batch_size=batch_size, steps=steps):
             if typed and "file" in answer:
                 answer["file"] = STDIN

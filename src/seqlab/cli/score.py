@@ -44,6 +44,7 @@ def score(
     Every line is scored, an empty one too: its end alone, where the run was trained on lines; otherwise nothing (0 of 0
     tokens). What is not in the vocabulary is scored as the unknown token, and counted.
     """
+    from seqlab.cli.progress import Bar
     from seqlab.cli.streams import echo_json, note_unknown
     from seqlab.run import load
 
@@ -61,7 +62,8 @@ def score(
                 click.echo(f"{text} … {', '.join(f'{one.word} ({one.log_probability:.2f})' for one in words)}")
         note_unknown([(f"line {number}", count) for (number, _), count in zip(lines, unknown, strict=True)])
         return
-    scored = [(number, text, one) for (number, text), one in zip(lines, loaded.score(texts), strict=True)]
+    with Bar("score", quiet=as_json):
+        scored = [(number, text, one) for (number, text), one in zip(lines, loaded.score(texts), strict=True)]
     if rank:
         scored.sort(key=lambda line: -line[2].log_probability)
     if as_json:

@@ -6,18 +6,27 @@ An entry is built beside its place under its lock and then renamed: whoever look
 of several processes that ask at once, one builds. Whoever uses the files of an entry shares its lock for as long
 as that takes, and only an entry that nobody uses is ever removed. The lock's time tells when the entry was used
 last: where a new entry makes the cache larger than its limit, those that lay unused for the longest time go.
+
+Where the system's folder cannot be written (a home that is read-only, or none at all), a temporary folder of this user
+takes its place, and one line says so. A folder that SEQLAB_CACHE names is never replaced: it was asked for.
 """
 
 from __future__ import annotations
 
+import atexit
+import errno
 import fcntl
 import json
 import os
 import re
 import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -26,18 +35,70 @@ from seqlab.errors import DataError
 KINDS = ("tokens", "tokenizers", "splits")
 LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+FULL = (errno.ENOSPC, errno.EDQUOT)
 TRIES = 10
 """How often an entry is built again that another process removes before it can be used."""
 T = TypeVar("T")
 
 
 def cache_folder() -> Path:
-    """Where it is: SEQLAB_CACHE, or the place the system has for such things."""
+    """Where it is: SEQLAB_CACHE, or the place the system has for such things, or a temporary one in its place."""
     if given := os.environ.get("SEQLAB_CACHE"):
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))
     from platformdirs import user_cache_dir
 
-    return Path(user_cache_dir("seqlab"))
+    return _usable(Path(user_cache_dir("seqlab")))
+
+
+@cache
+def _usable(folder: Path) -> Path:
+    """The folder itself if this process can write there; asked once, and what is said about it is said once."""
+    try:
+        if not folder.is_absolute():  # ~ stands for nothing here
+            raise OSError(errno.ENOENT, "there is no home folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if error.errno in FULL:
+            return folder  # whatever is written there will say so, and what to do
+        other = temporary_folder()
+        say(f"cannot write to the cache folder {folder} ({error.strerror}): using {other}; SEQLAB_CACHE sets another")
+        return other
+    return folder
+
+
+@cache
+def temporary_folder() -> Path:
+    """A folder of this user below the system's temporary one that no other user can write to.
+
+    Where another user has taken its name, it is one of this process alone, removed when that ends.
+    """
+    try:
+        folder = Path(tempfile.gettempdir()) / f"seqlab-{os.getuid()}"
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        facts = os.lstat(folder)
+        private = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
+        if private and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        own, maker = Path(tempfile.mkdtemp(prefix="seqlab-")), os.getpid()
+    except OSError as error:
+        what = f"there is no temporary folder for the cache either ({error.strerror})"
+        raise DataError(what, hint="set the variable SEQLAB_CACHE to a folder that can be written") from None
+
+    def remove() -> None:
+        if os.getpid() == maker:  # not a fork of it
+            shutil.rmtree(own, ignore_errors=True)
+
+    atexit.register(remove)
+    return own
+
+
+def say(message: str) -> None:
+    """One line for people; of several ranks, the first says it."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"seqlab: {message}", file=sys.stderr)
 
 
 def cache_limit() -> int | None:
@@ -132,7 +193,8 @@ def kept(kind: str, key: str, load: Callable[[Path, Lock], T | None], build: Cal
                     lock.touch()
                     trim()
     except OSError as error:  # the readers give DataErrors of their own: this one is about writing
-        hint = "make room (`seqlab data cache --clear all`), or set the variable SEQLAB_CACHE to another folder"
+        room = "make room (`seqlab data cache --clear all`), or " if error.errno in FULL else ""
+        hint = f"{room}set the variable SEQLAB_CACHE to another folder"
         what = f"cannot write the cache ({error.strerror or error})"
         raise DataError(what, where=str(cache_folder()), hint=hint) from None
     raise DataError("the cache is too small", where=str(cache_folder()), hint="raise SEQLAB_CACHE_LIMIT")

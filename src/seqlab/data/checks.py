@@ -1,4 +1,4 @@
-"""What can be wrong with one file, found in one pass over its bytes (and one over its rows)."""
+"""What can be wrong with one file, found in one pass over its bytes (and one over its rows or sentences)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.data.column_checks import Columns
+from seqlab.data.conll import DOCUMENT, NO_WORD, cells_of, looks_like_columns
 from seqlab.data.files import BOM, Block, blocks, format_of, lines, pieces, size_of
+from seqlab.data.numbers import number_in, plain_rows
 from seqlab.data.rows import Row, parse_rows
 from seqlab.errors import DataError
 
@@ -20,6 +23,8 @@ Hashes = NDArray[np.int64]
 
 SHORT = 20
 """Lines of fewer bytes are often the same by chance ("First Citizen:")."""
+FEW_WORDS = 5
+"""So are sentences of fewer words, where words stand in columns."""
 
 KINDS: dict[str, Literal["fault", "note"]] = {
     "empty file": "fault",
@@ -29,6 +34,7 @@ KINDS: dict[str, Literal["fault", "note"]] = {
     "mixed line ends": "fault",
     "long line": "fault",
     "broken row": "fault",
+    "missing number": "fault",
     "negative number": "fault",
     "overlap": "fault",
     "short overlap": "note",
@@ -37,7 +43,10 @@ KINDS: dict[str, Literal["fault", "note"]] = {
     "replacement character": "note",
     "BOM": "note",
     "null value": "note",
+    "empty cell": "note",
     "unreadable column": "note",
+    "words in columns": "note",
+    "column left out": "note",
 }
 
 SIGNS = {
@@ -51,22 +60,22 @@ LINE_END_NAMES = {b"\n": r"\n", b"\r\n": r"\r\n", b"\r": r"\r"}
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something found at a line (from 1) and a byte (from 0; of a .gz, unpacked).
+class Place:
+    """A line (from 1; of a .parquet or .npy file a row) and a byte (from 0; of a .gz, unpacked), and what is there."""
 
-    `rest` is not 0 where this stands for so many more of its kind after the place that it names.
-    """
-
-    kind: str
     file: str
     line: int
     byte: int
     what: str
-    rest: int = 0
 
-    @property
-    def count(self) -> int:
-        return self.rest or 1
+
+@dataclass(frozen=True)
+class Finding:
+    """All that was found of one kind: how often, and where it is first."""
+
+    kind: str
+    count: int
+    places: tuple[Place, ...]
 
     @property
     def fault(self) -> bool:
@@ -74,11 +83,11 @@ class Finding:
 
 
 class Findings:
-    """Keeps the first few of each kind, and counts the rest."""
+    """Keeps the first few places of each kind, and counts the rest."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self.kept: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.kept: dict[str, list[Place]] = {kind: [] for kind in KINDS}
         self.rest = dict.fromkeys(KINDS, 0)
 
     def room(self, kind: str) -> int:
@@ -86,36 +95,40 @@ class Findings:
 
     def add(self, kind: str, file: str, line: int, byte: int, what: str) -> None:
         if self.room(kind):
-            self.kept[kind].append(Finding(kind, file, line, byte, what))
+            self.kept[kind].append(Place(file, line, byte, what))
         else:
             self.rest[kind] += 1
 
     def all(self) -> list[Finding]:
-        found = []
-        for kind, kept in self.kept.items():
-            found += kept
-            if rest := self.rest[kind]:
-                last = kept[-1]
-                found.append(Finding(kind, last.file, last.line, last.byte, "more of them after this one", rest))
-        return found
+        """One for each kind that was found."""
+        return [
+            Finding(kind, len(kept) + self.rest[kind], tuple(kept))
+            for kind, kept in self.kept.items()
+            if kept or self.rest[kind]
+        ]
 
 
 class FileCheck:
     """Reads one file, adds to the findings, and gives a hash for each line.
 
-    A blank line has the hash 0, as has the header of a table. The lowest bit of the others says whether the
-    line is long enough not to be the same as another one by chance.
+    A blank line has the hash 0, as has the header of a table, and a row of nothing but numbers: values of a series
+    repeat. Of words in columns, the first line of each sentence has the hash of all of it. The lowest bit of the others
+    says whether the line is long enough not to be the same as another one by chance.
     """
 
-    def __init__(self, path: Path, max_line: int, findings: Findings) -> None:
+    def __init__(self, path: Path, max_line: int, findings: Findings, format: str = "auto") -> None:
         self.path, self.file, self.max_line, self.findings = path, str(path), max_line, findings
+        self.format = format_of(path) if format == "auto" else format
+        if format == "auto" and self.format in ("txt", "tsv") and looks_like_columns(_beginning(path)):
+            self.format = "conll"
+            what = "as many columns in each line: checked as --format conll (train with data.format=conll)"
+            findings.add("words in columns", self.file, 1, 0, what)
         self.hashes = array("q")
         self.begun = 0  # bytes so far of a line that did not end in the last block
         self.ends = dict.fromkeys(LINE_END_NAMES, 0)
         self.first: dict[bytes, tuple[int, int]] = {}  # where (byte, line) each kind of line end occurs first
 
     def run(self) -> Hashes:
-        format = format_of(self.path)
         if size_of(self.path) == 0:
             self.findings.add("empty file", self.file, 1, 0, "there is nothing in it")
         for block in blocks(self.path):
@@ -124,10 +137,14 @@ class FileCheck:
             self.line_ends(block)
             self.lines(block)
         self.mixed_line_ends()
-        if format in ("jsonl", "csv", "tsv"):
-            self.rows(format)
-        if format in ("csv", "tsv") and self.hashes:
+        if self.format in ("jsonl", "csv", "tsv"):
+            self.rows(self.format)
+        if self.format in ("csv", "tsv") and self.hashes:
             self.hashes[0] = 0
+        if self.format == "txt":
+            self.numbers()
+        if self.format in ("conll", "conllu"):
+            self.sentences()
         return np.frombuffer(self.hashes, "int64") if self.hashes else np.empty(0, "int64")
 
     def add(self, kind: str, block: Block, at: int, what: str) -> None:
@@ -143,6 +160,8 @@ class FileCheck:
         for kind, pattern in SIGNS.items():
             for match in pattern.finditer(block.data):
                 self.add(kind, block, match.start(), f"U+{ord(match[0].decode()):04X}")
+        if self.format in ("conll", "conllu"):
+            return  # an empty line ends a sentence
         for match in EMPTY_LINE.finditer(block.data):
             if match.start() > 0 or not self.begun:
                 self.add("empty line", block, match.start(), "only spaces" if match[0].strip(b"\r") else "")
@@ -200,19 +219,83 @@ class FileCheck:
             at, begun = at + len(line) + 1, 0
 
     def rows(self, format: str) -> None:
-        """Rows that do not parse; the byte is where the line begins."""
+        """Rows that do not parse, and cells of columns of numbers that hold none; the byte is where the line begins."""
         broken: list[Row] = []
-        text = lines(pieces(self.path, errors="replace"), self.file)
+        columns = Columns(self.findings.keep)
         try:
-            for row in parse_rows(format, text):
-                if row.fault and len(broken) < self.findings.room("broken row"):
+            for row in parse_rows(format, self.text()):
+                if not row.fault:
+                    columns.add(row)
+                elif len(broken) < self.findings.room("broken row"):
                     broken.append(row)
-                elif row.fault:
+                else:
                     self.findings.rest["broken row"] += 1
         except DataError as error:  # a line too long to be a row
             self.findings.add("broken row", self.file, 1, 0, error.what)
-        for row, (byte, _) in zip(broken, located(self.path, [row.line for row in broken]), strict=True):
-            self.findings.add("broken row", self.file, row.line, byte, f"column {row.column}: {row.fault}")
+        self.place("broken row", [(row.line, f"column {row.column}: {row.fault}") for row in broken])
+        self.report(columns)
+
+    def numbers(self) -> None:
+        """Plain text whose first line is numbers: a table of them, without a header."""
+        rows = plain_rows(self.text())
+        first = next(rows, None)
+        if first is None or any(number_in(cell) is None for cell in first.cells.values()):
+            return
+        columns = Columns(self.findings.keep)
+        for row in (first, *rows):
+            columns.add(row)
+        if columns.are_numbers():
+            self.report(columns)
+
+    def report(self, columns: Columns) -> None:
+        for kind, (count, places) in columns.findings().items():
+            self.place(kind, places)
+            self.findings.rest[kind] += count - len(places)
+        if columns.are_numbers():
+            self.hashes = array("q", bytes(8 * len(self.hashes)))
+
+    def place(self, kind: str, found: list[tuple[int, str]]) -> None:
+        """Add what was found at lines (rising), with the bytes where they begin."""
+        lines = [line for line, _ in found]
+        for (line, what), (byte, _) in zip(found, located(self.path, lines), strict=True):
+            self.findings.add(kind, self.file, line, byte, what)
+
+    def sentences(self) -> None:
+        """A hash for each sentence, in the place of those of lines; and words with another number of columns."""
+        hashes = array("q", bytes(8 * len(self.hashes)))
+        words, broken, columns = list[str](), list[tuple[int, str]](), (0, 0)
+        first = 0
+
+        def close() -> None:
+            nonlocal words
+            if words:
+                hashes[first - 1] = hash("\n".join(words)) & -2 | (len(words) >= FEW_WORDS)
+            words = []
+
+        for number, line in self.text():
+            cells = cells_of(line)
+            if not cells or cells[0] == DOCUMENT:
+                close()
+            elif self.format == "conll" or not NO_WORD.match(line):
+                first = first if words else number
+                words.append(line.strip())
+                columns = columns if columns[0] else (number, len(cells))
+                if len(cells) != columns[1] and len(broken) < self.findings.room("broken row"):
+                    broken.append((number, f"{len(cells)} columns where line {columns[0]} has {columns[1]}"))
+                elif len(cells) != columns[1]:
+                    self.findings.rest["broken row"] += 1
+        close()
+        self.place("broken row", broken)
+        self.hashes = hashes
+
+    def text(self) -> Iterator[tuple[int, str]]:
+        return lines(pieces(self.path, errors="replace"), self.file)
+
+
+def _beginning(path: Path) -> list[str]:
+    """Lines from the start of a file, all of them whole."""
+    block = next(blocks(path), None)
+    return [] if block is None else block.data.decode("utf-8", "replace").split("\n")
 
 
 def located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:

@@ -20,6 +20,17 @@ COLUMNS = {"conll": {"text": 0, "tags": -1}, "conllu": {"text": 1, "tags": 3}}
 """Where words and tags stand unless `data.columns` says otherwise: from 0, or from the end (-1)."""
 NO_WORD = re.compile(r"#|\d+[-.]\d+\t")
 DOCUMENT = "-DOCSTART-"
+FEWEST = 20
+"""Words that are enough to know a file of columns by."""
+
+
+def looks_like_columns(lines: Iterable[str]) -> bool:
+    """Whether lines are words in columns, though the name of their file does not say so: all have as many columns."""
+    found = [cells_of(line) for line in lines]
+    words = [cells for cells in found if cells and cells[0] != DOCUMENT]
+    counts = {len(cells) for cells in words}
+    apart = any(not cells for cells in found[:-1])
+    return len(words) >= FEWEST and len(counts) == 1 and min(counts) > 1 and apart
 
 
 def columns_of(roles: Iterable[str], named: Mapping[str, str | int], format: str, file: str) -> dict[str, int]:
@@ -44,7 +55,7 @@ def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str,
     held: dict[str, list[str]] = {role: [] for role in columns}
     first, model = 0, (0, 0)  # the first line of the sentence; a line of the file and how many columns it has
     for number, line in lines:
-        cells = _cells(line)
+        cells = cells_of(line)
         if not cells or cells[0] == DOCUMENT:
             if first:
                 yield _record(held, file, first)
@@ -61,7 +72,7 @@ def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str,
         yield _record(held, file, first)
 
 
-def _cells(line: str) -> list[str]:
+def cells_of(line: str) -> list[str]:
     """Where there is a tab, blanks belong to words ("10 000"); an empty line has none."""
     line = line.removesuffix("\r")
     if not line.strip():

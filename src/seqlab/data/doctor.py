@@ -1,9 +1,10 @@
 """Looks at files before a model does: what would stop training, spoil it, or make its numbers wrong.
 
 Faults: bytes that are no UTF-8, NUL bytes, control characters, mixed ends of lines, lines longer than a
-limit, rows that do not parse, lines of the validation data that are in the training data too. Notes, which
-may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters, short lines in
-both training and validation. Of .parquet and .npy files, the rows are looked at as the lines of others are.
+limit, rows that do not parse, series with a number missing, lines of the validation data that are in the training
+data too. Notes, which may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters,
+short lines in both training and validation, columns that forecasts leave out. Of .parquet and .npy files, the rows are
+looked at as the lines of others are; of words in columns (CoNLL), the sentences.
 
 Files are streamed. What stays in memory is a hash of 8 bytes for each line (and, while they are compared, a
 sorted copy), and the first findings of each kind.
@@ -28,10 +29,12 @@ MOST = 0.5
 """Where more of the validation lines than this share are in the training data, it is not by chance."""
 
 
-def examine(files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 5) -> list[Finding]:
-    """All that is found in files, folders or patterns: the first `keep` of a kind, then how many more."""
+def examine(
+    files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 3, format: str = "auto"
+) -> list[Finding]:
+    """All that is found in files, folders or patterns, by kind: how often, and the first `keep` places."""
     findings = Findings(keep)
-    train, held = _hashes(files, max_line, findings), _hashes(valid, max_line, findings)
+    train, held = (_hashes(names, max_line, findings, format) for names in (files, valid))
     known = _sorted(train)
     _duplicates(train, known, findings)
     if held:
@@ -41,9 +44,13 @@ def examine(files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_
     return findings.all()
 
 
-def _hashes(names: Sequence[str], max_line: int, findings: Findings) -> dict[Path, Hashes]:
-    paths = dict.fromkeys(path for name in names for path in find_files(name))
-    return {path: (TableCheck if is_table(path) else FileCheck)(path, max_line, findings).run() for path in paths}
+def _hashes(names: Sequence[str], max_line: int, findings: Findings, format: str) -> dict[Path, Hashes]:
+    found = {}
+    for path in dict.fromkeys(path for name in names for path in find_files(name)):
+        table = is_table(path)
+        check = TableCheck(path, max_line, findings) if table else FileCheck(path, max_line, findings, format)
+        found[path] = check.run()
+    return found
 
 
 def _located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import gzip
 import zlib
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from seqlab.errors import DataError, nearest
+from seqlab.errors import DataError, similar
 
 BLOCK = 1 << 20
 """Bytes read at once; also about the length of a piece of a long text."""
@@ -82,11 +81,9 @@ def _similar(path: Path, also: Iterable[str]) -> str:
     if not path.parent.is_dir():
         return f"there is no folder '{path.parent}' either"
     names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
-    if len(names) > 12:  # not a whole page of them
-        names = difflib.get_close_matches(path.name, names, n=5, cutoff=0.5)
     if path.parent == Path("."):
         names += also
-    return nearest(path.name, names) if names else f"nothing in '{path.parent}' has such a name"
+    return similar(path.name, names) or f"nothing in '{path.parent}' has a name like it"
 
 
 def format_of(path: Path) -> str:

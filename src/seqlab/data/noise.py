@@ -1,8 +1,13 @@
-"""Noise on texts: "Aoccdrnig to a rscheearch at Cmabrigde Uinervtisy, it deosn't mttaer in waht oredr ..."."""
+"""Noise on texts: "Aoccdrnig to a rscheearch at Cmabrigde Uinervtisy, it deosn't mttaer in waht oredr ...".
+
+Scripts that are written without spaces have no words to be seen: there, neighbouring characters change places, 研究表明
+becomes 研表究明.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -10,7 +15,56 @@ from itertools import count
 from seqlab.data.randomness import mix
 from seqlab.data.records import Record
 
-LETTERS = re.compile(r"[^\W\d_]{4,}")  # of three letters or fewer there is nothing to permute
+RULE = 2
+"""To be raised when the same text would be scrambled otherwise: part of what the cache keeps scrambled texts under."""
+FEWEST = 4
+"""Of three letters or fewer there is nothing to permute."""
+SPACELESS = {
+    "Thai and Lao": [(0x0E00, 0x0EFF)],
+    "Myanmar": [(0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F)],
+    "Khmer": [(0x1780, 0x17FF)],
+    "Tai Le, New Tai Lue, Tai Tham": [(0x1950, 0x19DF), (0x1A20, 0x1AAF)],
+    "Balinese and Javanese": [(0x1B00, 0x1B7F), (0xA980, 0xA9DF)],
+    "Han": [
+        (0x2E80, 0x2FDF),
+        (0x3005, 0x3007),
+        (0x3400, 0x4DBF),
+        (0x4E00, 0x9FFF),
+        (0xF900, 0xFAFF),
+        (0x20000, 0x323AF),
+    ],
+    "Hiragana and Katakana": [(0x3040, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F)],
+    "Bopomofo": [(0x3100, 0x312F), (0x31A0, 0x31BF)],
+    "Yi": [(0xA000, 0xA4CF)],
+}
+"""Blocks of Unicode whose scripts put no spaces between words."""
+STACKERS = "\u1039\u17d2\u1a60"
+"""Signs of Myanmar, Khmer and Tai Tham that put the next letter below the one before: one character to a reader."""
+
+
+def _class_of(ranges: Iterable[tuple[int, int]]) -> str:
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+_RANGES = [one for ranges in SPACELESS.values() for one in ranges]
+_BLOCKS = _class_of(_RANGES)
+_SELECTORS = _class_of([(0xFE00, 0xFE0F), (0xE0100, 0xE01EF)])
+_MARKS = (
+    _SELECTORS
+    + "\uff9e\uff9f"
+    + "".join(
+        chr(code)
+        for first, last in _RANGES
+        if last < 0x20000
+        for code in range(first, last + 1)
+        if unicodedata.category(chr(code)).startswith("M")
+    )
+)
+WORD = re.compile(rf"[^\W\d_]+(?:(?<=[{_BLOCKS}])[{_MARKS}]+[^\W\d_]*)*")
+"""Letters, and the marks on those of a script without spaces."""
+SPACELESS_PART = re.compile(rf"([{_BLOCKS}{_SELECTORS}]+)")
+CHARACTER = re.compile(rf".[{_MARKS}]*(?:[{STACKERS}].[{_MARKS}]*)*", re.DOTALL)
+"""A letter with its marks, and what is stacked below it: what a reader sees as one."""
 
 
 def scramble(text: str, share: float = 1.0, seed: int = 0, numbers: Iterator[int] | None = None) -> str:
@@ -19,15 +73,43 @@ def scramble(text: str, share: float = 1.0, seed: int = 0, numbers: Iterator[int
     What happens to a word is a function of the seed and of its number in the text (`numbers` goes on with those
     of a text before), so a larger share scrambles the same words and more of them. A word that is chosen does
     change, unless its inner letters are all the same. Nothing becomes longer or shorter, or moves.
+
+    Where a script has no spaces (`SPACELESS`), all that stands together is one word here. A share of the pairs of
+    neighbours in it change places, marks and all; its first and its last character stay.
     """
     numbers = count() if numbers is None else numbers
     limit = int(share * 2**64)
 
     def changed(found: re.Match[str]) -> str:
+        word = found[0]
+        if len(word) < FEWEST:
+            return word
         number = next(numbers)
-        return scramble_word(found[0], mix(seed, number)) if mix(seed, number) < limit else found[0]
+        if SPACELESS_PART.search(word):
+            return _scramble_spaceless(word, seed, number, limit)
+        return scramble_word(word, mix(seed, number)) if mix(seed, number) < limit else word
 
-    return LETTERS.sub(changed, text)
+    return WORD.sub(changed, text)
+
+
+def _scramble_spaceless(word: str, seed: int, number: int, limit: int) -> str:
+    """Part by part, for 使用Python has two."""
+    parts = []
+    for place, part in enumerate(SPACELESS_PART.split(word)):  # those of scripts without spaces at odd places
+        if place % 2:
+            part = _exchange(part, seed, number, limit, place)
+        elif len(part) >= FEWEST and mix(seed, number) < limit:
+            part = scramble_word(part, mix(seed, number, place))
+        parts.append(part)
+    return "".join(parts)
+
+
+def _exchange(part: str, seed: int, number: int, limit: int, place: int) -> str:
+    characters = CHARACTER.findall(part)
+    for left in range(1, len(characters) - 2, 2):
+        if mix(seed, number, place, left) < limit:
+            characters[left : left + 2] = characters[left + 1], characters[left]
+    return "".join(characters)
 
 
 def scramble_word(word: str, key: int) -> str:

@@ -27,7 +27,7 @@ from seqlab.data.contents import Asked, bytes_in, format_in, plain_size, records
 from seqlab.data.files import BLOCK, Piece, find_files, lines, opened, pieces
 from seqlab.data.holding_out import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
 from seqlab.data.holding_out import HeldOut, Split, choose, part_of
-from seqlab.data.noise import scrambled
+from seqlab.data.noise import RULE, scrambled
 from seqlab.data.progress import work
 from seqlab.data.records import Document, Record
 from seqlab.errors import DataError
@@ -35,8 +35,10 @@ from seqlab.recipe import DataSettings
 
 Source = Path | Aligned | str
 """A file, files side by side, or a built-in set."""
-SMALL = 1 << 22
-"""Bytes that are looked at again sooner than the cache is asked."""
+QUICK = 1 << 22
+"""Bytes of files that are looked at again sooner than the cache is asked what is held out of them."""
+SMALL = 1 << 18
+"""Bytes of files that are not worth an entry of the cache."""
 VERSION = 3
 """Part of every fingerprint: to be raised when the same files would give other records."""
 RULES = 1
@@ -98,7 +100,7 @@ def held_out(asked: Asked) -> HeldOut | None:
     files = [source for source in sources(data, "train") if not isinstance(source, str)]
     if not files:
         return None
-    if sum(map(bytes_in, files)) <= SMALL:
+    if sum(map(bytes_in, files)) <= QUICK:
         return choose(files, asked)
 
     def build(room: Path) -> None:
@@ -137,6 +139,18 @@ def size(data: DataSettings, split: Split) -> int | None:
         return None
     sizes = [None if isinstance(source, str) else plain_size(source, data) for source in sources(data, split)]
     return None if None in sizes else sum(one or 0 for one in sizes)
+
+
+def is_small(data: DataSettings, split: Split) -> bool:
+    """Whether a split is a few files of its own that are read and encoded faster than the cache is asked for them.
+
+    That is what people type, and most files that a run is used on. A part that is held out of a file never is: all of
+    the file has to be read to find it.
+    """
+    if split == "train" or data.valid is None:
+        return False
+    files = sources(data, split)
+    return sum(SMALL + 1 if isinstance(file, str) else bytes_in(file) for file in files) <= SMALL
 
 
 def described(data: DataSettings, split: Split) -> str:
@@ -181,6 +195,15 @@ def both_fingerprints(data: DataSettings) -> str:
     """Of the training and of the held-out data: tells whether the data of a run are still the same."""
     trained = fingerprint(data, "train")[:16] if data.train else "none"  # imported
     return f"{trained}-{fingerprint(data, 'valid')[:16]}"
+
+
+def cache_key(data: DataSettings, split: Split, *facts: object) -> str:
+    """sha256 of a split's records and of what is made of them, to keep that under in the cache.
+
+    The rule of the noise is part of it, but not of `fingerprint`, which runs have recorded.
+    """
+    noise = [["noise", RULE]] if data.scramble else []
+    return hashlib.sha256(json.dumps([fingerprint(data, split), *noise, *facts], sort_keys=True).encode()).hexdigest()
 
 
 def _digest_now(path: Path) -> str:

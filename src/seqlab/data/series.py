@@ -9,8 +9,6 @@ N series · T steps · C variables
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,14 +20,14 @@ from numpy.typing import NDArray
 from seqlab.data.arrays import mapped
 from seqlab.data.contents import format_in
 from seqlab.data.files import lines, pieces, size_of
+from seqlab.data.numbers import is_missing, number_in, plain_rows
 from seqlab.data.parquet import Parquet
 from seqlab.data.rows import Row, parse_rows
+from seqlab.data.time_columns import counts_time
 from seqlab.errors import DataError, nearest
 from seqlab.recipe import DataSettings
 
 Numbers = NDArray[np.float64]
-MISSING = ("", "nan", "na", "n/a", "null", "none", "-", "?")
-"""What a table has where a number is missing, in small letters."""
 VALUE = "value"
 """The name of the only variable of series that are rows."""
 
@@ -53,6 +51,8 @@ class Found(NamedTuple):
 
     series: list[Series]
     columns: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Columns that are no variables, and why, for people."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,11 @@ class Layout:
     """What the columns of a table are, and what a row is."""
 
     columns: tuple[str, ...] | None = None
-    """The variables; by default all columns of numbers."""
+    """The variables; by default all columns of numbers but those that only count time (`data/time_columns.py`)."""
+    keep: tuple[str, ...] = ()
+    """Of these some may count time and are variables all the same: what is to be forecast."""
+    keep_time: bool = False
+    """Whether every column that counts time is a variable."""
     by: str | None = None
     """The column that names the series of a row, where a file has several."""
     row: Literal["step", "series"] = "step"
@@ -73,7 +77,7 @@ def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
         raise DataError("empty file", where=str(path), hint="leave it out or fill it")
     format = format_in(path, data)
     if format in ("npy", "txt") and layout.columns and not any(name.isdecimal() for name in layout.columns):
-        layout = replace(layout, columns=None)  # there are no names here: all columns, in their order
+        layout = replace(layout, columns=None, keep_time=True)  # there are no names here: all columns, in their order
     if format == "npy":
         return _of_array(path, layout)
     if format == "fasta":
@@ -91,7 +95,7 @@ def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
         file = Parquet(path)
         rows: Iterable[Row] = file.rows(file.schema.names)
     elif format == "txt":
-        rows = _plain_rows(lines(pieces(path), str(path)), empty=data.empty_lines and data.documents == "line")
+        rows = plain_rows(lines(pieces(path), str(path)), empty=data.empty_lines and data.documents == "line")
     else:
         rows = parse_rows(format, lines(pieces(path), str(path)))
     for row in rows:
@@ -101,14 +105,6 @@ def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
         yield row
 
 
-def _plain_rows(numbered: Iterable[tuple[int, str]], empty: bool) -> Iterator[Row]:
-    """Columns are called 1, 2, ...; an empty line has none, and is a row only where that is wanted."""
-    for number, line in numbered:
-        cells = [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]
-        if cells or empty:
-            yield Row(number, {str(place): cell for place, cell in enumerate(cells, 1)})
-
-
 # ---------------------------------------------------------------------- a row is a step
 
 
@@ -116,7 +112,7 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
     if layout.answer is not None:
         hint = "task.row=series, or leave task.answer out"
         raise DataError("an answer belongs to a series, and here a row is a step", where=str(path), hint=hint)
-    names = layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by})
+    names = list(layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by}))
     groups: dict[str, list[list[float]]] = {}
     for row in rows:
         if layout.columns is None and len(row.cells) != len(rows[0].cells):
@@ -125,21 +121,47 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
         group = "" if layout.by is None else str(_cell(row, layout.by, path))
         groups.setdefault(group, []).append([_number(row, name, path) for name in names])
     found = [Series(f"{path}: {name}" if name else str(path), np.array(steps)) for name, steps in groups.items()]
-    return Found(found, tuple(names))
+    if layout.columns is not None:
+        return Found(found, tuple(names))
+    texts = [f"'{name}' (no numbers)" for name in rows[0].cells if name not in (*names, layout.by)]
+    return _without_time(Found(found, tuple(names), tuple(texts)), layout, first=next(iter(rows[0].cells)))
+
+
+def _without_time(found: Found, layout: Layout, first: str) -> Found:
+    """Without the columns that only count time, if others are left; `first` is the name of the table's first column."""
+    if layout.keep_time or len(found.columns) == 1:
+        return found
+    clocks = [
+        place
+        for place, name in enumerate(found.columns)
+        if name not in layout.keep
+        and counts_time(name, [one.values[:, place] for one in found.series], first=name == first)
+    ]
+    if not clocks or len(clocks) == len(found.columns):
+        return found
+    left = [place for place in range(len(found.columns)) if place not in clocks]
+    values = found.series[0].values
+    why = [
+        f"'{found.columns[place]}' (counts time{', backwards: is the last row the oldest?' if falls else ''})"
+        for place in clocks
+        for falls in [bool(values[-1, place] < values[0, place])]
+    ]
+    series = [one.picked(left) for one in found.series]
+    return Found(series, tuple(found.columns[place] for place in left), (*found.left_out, *why))
 
 
 def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | None]) -> list[str]:
     """Columns whose first cell that is not empty is a number."""
     found = []
     for name in rows[0].cells:
-        first = next((cell for row in rows if not _is_missing(cell := row.cells.get(name))), None)
+        first = next((cell for row in rows if not is_missing(cell := row.cells.get(name))), None)
         if isinstance(first, list):
             raise DataError(f"column '{name}' has lists", where=f"{path}, {rows[0].place}", hint="set task.row=series")
-        if name not in leave_out and _parsed(first) is not None:
+        if name not in leave_out and number_in(first) is not None:
             found.append(name)
     if not found:
-        hint = f"there are {', '.join(rows[0].cells)}"
-        raise DataError("no column of numbers", where=str(path), hint=hint)
+        listed = ", ".join(list(rows[0].cells)[:10]) + (", ..." if len(rows[0].cells) > 10 else "")
+        raise DataError("no column of numbers", where=str(path), hint=f"there are {listed}")
     return found
 
 
@@ -185,7 +207,7 @@ def _lists(row: Row, names: Sequence[str], path: Path) -> Numbers:
 
 def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
     """Each cell is a step; a series that is shorter than others has empty cells at its end."""
-    while names and _is_missing(row.cells.get(names[-1])):
+    while names and is_missing(row.cells.get(names[-1])):
         names = names[:-1]
     if not names:
         raise DataError("a series without steps", where=f"{path}, {row.place}", hint="leave the row out")
@@ -195,7 +217,7 @@ def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
 def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
     """None where it is not known."""
     cell = None if name is None else row.cells.get(name)
-    if _is_missing(cell):
+    if is_missing(cell):
         return None
     given = cell if isinstance(cell, list) else [cell]
     return np.array([_checked(one, f"{path}, {row.place}, column '{name}'") for one in given])
@@ -232,7 +254,8 @@ def _of_array(path: Path, layout: Layout) -> Found:
     picked = np.asarray(array[:, :, [int(name) - 1 for name in chosen]], dtype=np.float64)
     several = len(picked) > 1
     series = [Series(f"{path}, row {n}" if several else str(path), one) for n, one in enumerate(picked, 1)]
-    return Found(series, tuple(chosen))
+    found = Found(series, tuple(chosen))
+    return found if layout.columns is not None else _without_time(found, layout, first=names[0])
 
 
 # ---------------------------------------------------------------------- cells
@@ -249,23 +272,9 @@ def _number(row: Row, name: str, path: Path) -> float:
 
 
 def _checked(cell: object, where: str) -> float:
-    number = _parsed(cell)
+    number = number_in(cell)
     if number is None:
-        what = "a missing value" if _is_missing(cell) else f"no number but {cell!r:.40}"
-        raise DataError(what, where=where, hint="fill it, or name other columns: task.columns=[...]")
+        what = "a missing value" if is_missing(cell) else f"no number but {cell!r:.40}"
+        hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
+        raise DataError(what, where=where, hint=hint)
     return number
-
-
-def _is_missing(cell: object) -> bool:
-    return cell is None or str(cell).strip().lower() in MISSING
-
-
-def _parsed(cell: object) -> float | None:
-    """A number, or None: of 1_000, which Python would read, too."""
-    if not isinstance(cell, int | float | str) or (isinstance(cell, str) and "_" in cell):
-        return None
-    try:
-        number = float(cell)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

@@ -39,6 +39,8 @@ class Parts:
 
     parts: list[Part]
     columns: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Columns of the first file that are no variables, and why."""
 
     def ordered(self, columns: Sequence[str]) -> Parts:
         """With the variables in this order, where they have these names."""
@@ -67,7 +69,8 @@ def read_parts(
     series = [one for found in files for one in found.series]
     held_out = data.valid is None and bool(series)
     parts = _held_out(series, data.hold_out or HELD_OUT, split, reach, whole) if held_out else [Part(s) for s in series]
-    return Parts([*parts, *(Part(one) for found in made for one in found.series)], columns)
+    left_out = files[0].left_out if files else ()
+    return Parts([*parts, *(Part(one) for found in made for one in found.series)], columns, left_out)
 
 
 def _agreed(found: Sequence[Found]) -> tuple[str, ...]:

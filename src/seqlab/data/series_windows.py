@@ -54,6 +54,11 @@ class SeriesWindows(Examples):
     def records(self) -> Iterable[Record]:
         return self._records()
 
+    @property
+    def shorter(self) -> int:
+        """How many windows have fewer steps than they should."""
+        return int((self.places[:, 1] < self.shape.window).sum())
+
     def batch(self, indices: Indices, key: Key) -> Batch:
         own, rows = self.shape, [(self.series[number], begin) for number, begin in self.places[indices]]
         inputs = [values[max(0, begin - own.window) : begin] for values, begin in rows]

@@ -8,11 +8,13 @@ folder
       text.offsets    int64: document i is ids[offsets[i] : offsets[i + 1]]
       meta.json       totals; written last
 
-with two files for each column; `data/cache.py` says how it comes there, and when it goes.
+with two files for each column; `data/cache.py` says how it comes there, and when it goes. What is small and not worth a
+folder, such as a typed line, is encoded into memory.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,11 +53,16 @@ class Totals:
 class Column:
     """One column of a store: `flat` has all ids, `column[i]` those of document i."""
 
-    def __init__(self, folder: Path, lock: Lock, role: str, dtype: str, totals: Totals) -> None:
-        self.flat = _mapped(folder / f"{role}.ids", lock, dtype, totals.tokens)
-        self.offsets = _mapped(folder / f"{role}.offsets", lock, "int64", totals.documents + 1)
+    def __init__(self, flat: Ids, offsets: Ids, totals: Totals) -> None:
+        self.flat, self.offsets = flat, offsets
         self.tokens, self.documents = totals.tokens, totals.documents
         self.characters, self.bytes = totals.characters, totals.bytes
+
+    @classmethod
+    def mapped(cls, folder: Path, lock: Lock, role: str, dtype: str, totals: Totals) -> Self:
+        flat = _mapped(folder / f"{role}.ids", lock, dtype, totals.tokens)
+        offsets = _mapped(folder / f"{role}.offsets", lock, "int64", totals.documents + 1)
+        return cls(flat, offsets, totals)
 
     def __len__(self) -> int:
         return self.documents
@@ -93,13 +100,17 @@ class TokenStore:
         end: int | None = 0,
         about: str = "",
         size: int | None = None,
+        keep: bool = True,
     ) -> Self:
         """The store of a key (a sha256 of all that decides what is in it), built from the records if need be.
 
         `end` is appended to each document: after a record that `ends`, not between the pieces of one.
         `about` tells people what is encoded, and `size` how many bytes of text it is, where that is known.
+        What is not to be kept is encoded into memory, and the cache is left alone.
         """
         plan = _Plan(dict(columns), vocab_size, end, about)
+        if not keep:
+            return cls._in_memory(records(), plan)
 
         def build(room: Path) -> None:
             with work(f"encoding {about}", size) as progress:
@@ -115,9 +126,28 @@ class TokenStore:
             if meta["made"] != plan.made():
                 return None
             totals = {role: Totals(**meta["columns"][role]) for role in plan.encoders}
-            return cls({role: Column(folder, lock, role, plan.dtype, totals[role]) for role in plan.encoders})
+            return cls({role: Column.mapped(folder, lock, role, plan.dtype, totals[role]) for role in plan.encoders})
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    @classmethod
+    def _in_memory(cls, records: Iterable[Record], plan: _Plan) -> Self:
+        files: dict[str, io.BytesIO] = {}
+
+        def opened(name: str) -> io.BytesIO:
+            return files.setdefault(name, io.BytesIO())
+
+        totals = _encode(opened, records, plan, lambda done: None)
+
+        def array(name: str, dtype: str) -> Ids:
+            return np.frombuffer(files[name].getvalue(), dtype)
+
+        return cls(
+            {
+                role: Column(array(f"{role}.ids", plan.dtype), array(f"{role}.offsets", "int64"), total)
+                for role, total in totals.items()
+            }
+        )
 
 
 # ---------------------------------------------------------------------- building
@@ -140,30 +170,34 @@ class _Plan:
 
 
 def _build(room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> None:
-    totals = _encode(room, records, plan, progress)
+    with ExitStack() as files:
+        written: list[BinaryIO] = []
+
+        def opened(name: str) -> BinaryIO:
+            written.append(files.enter_context((room / name).open("wb")))
+            return written[-1]
+
+        totals = _encode(opened, records, plan, progress)
+        for file in written:
+            _settle(file)
     columns = {role: asdict(total) for role, total in totals.items()}
     with (room / "meta.json").open("wb") as file:
         file.write(json.dumps({"about": plan.about, "made": plan.made(), "columns": columns}, indent=1).encode())
         _settle(file)
 
 
-def _encode(room: Path, records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]) -> dict[str, Totals]:
-    with ExitStack() as files:
-        writers = {
-            role: _Writer(
-                plan,
-                files.enter_context((room / f"{role}.ids").open("wb")),
-                files.enter_context((room / f"{role}.offsets").open("wb")),
-            )
-            for role in plan.encoders
-        }
-        for batch in _batches(records):
-            ends = np.array([record.ends for record in batch])
-            for role, encode in plan.encoders.items():
-                texts = [record.fields[role] for record in batch]
-                writers[role].write(texts, encoded(encode, texts, batch), ends)
-            progress(sum(writer.bytes for writer in writers.values()))
-        return {role: writer.finish() for role, writer in writers.items()}
+def _encode(
+    opened: Callable[[str], BinaryIO], records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]
+) -> dict[str, Totals]:
+    """Written into the two files of each column, which `opened` gives by name."""
+    writers = {role: _Writer(plan, opened(f"{role}.ids"), opened(f"{role}.offsets")) for role in plan.encoders}
+    for batch in _batches(records):
+        ends = np.array([record.ends for record in batch])
+        for role, encode in plan.encoders.items():
+            texts = [record.fields[role] for record in batch]
+            writers[role].write(texts, encoded(encode, texts, batch), ends)
+        progress(sum(writer.bytes for writer in writers.values()))
+    return {role: writer.finish() for role, writer in writers.items()}
 
 
 def encoded(encode: Encoder, texts: list[str], batch: Sequence[Record]) -> Sequence[Sequence[int] | Ids]:
@@ -219,8 +253,6 @@ class _Writer:
         if self.open:
             self.offsets.write(np.array([self.tokens], "int64").tobytes())
             self.documents += 1
-        _settle(self.ids)
-        _settle(self.offsets)
         return Totals(self.tokens, self.characters, self.bytes, self.documents)
 
 

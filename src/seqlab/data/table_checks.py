@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from seqlab.data.arrays import opened_array, rows_of
+from seqlab.data.arrays import PIECE, mapped, opened_array, rows_of
 from seqlab.data.checks import SHORT, Findings, Hashes
+from seqlab.data.column_checks import Columns
 from seqlab.data.files import format_of, size_of
 from seqlab.data.parquet import Parquet
 from seqlab.data.rows import Row
+from seqlab.errors import DataError
 
 SIGNS = {
     "NUL byte": re.compile("\0"),
@@ -36,21 +38,48 @@ class TableCheck:
     def __init__(self, path: Path, max_line: int, findings: Findings) -> None:
         self.path, self.file, self.max_line, self.findings = path, str(path), max_line, findings
         self.hashes = array("q")
+        self.numbers: set[str] = set()
 
     def run(self) -> Hashes:
         if size_of(self.path) == 0:
             self.findings.add("empty file", self.file, 1, 0, "there is nothing in it")
             return np.empty(0, "int64")
+        if format_of(self.path) == "npy" and (mapped(self.path).dtype.kind == "f" or mapped(self.path).ndim > 2):
+            self.series()
+            return np.empty(0, "int64")
+        columns = Columns(self.findings.keep)
         if format_of(self.path) == "parquet":
             self.columns()
         single = format_of(self.path) == "npy" and opened_array(self.path).ndim == 1
         for row in _rows(self.path):
             self.cells(row)
+            scalars = {name: cell for name, cell in row.cells.items() if not isinstance(cell, list)}
+            columns.add(Row(row.line, scalars, group=row.group))
             if single:  # pieces of one sequence are no rows that could occur twice
                 continue
             text = _text(row.cells)
             self.hashes.append((hash(text) & -2 | (len(text) >= SHORT)) if text.strip() else 0)
+        if format_of(self.path) == "parquet":
+            for kind, (count, places) in columns.findings().items():
+                for number, what in places:
+                    self.findings.add(kind, self.file, number, 0, what)
+                self.findings.rest[kind] += count - len(places)
+            if columns.are_numbers():
+                return np.empty(0, "int64")
         return np.frombuffer(self.hashes, "int64") if self.hashes else np.empty(0, "int64")
+
+    def series(self) -> None:
+        """An array that holds series: floats, or several axes."""
+        array = mapped(self.path)
+        if array.dtype.kind not in "iufb":
+            raise DataError(f"an array of {array.dtype}", where=self.file, hint="series are of numbers")
+        for start in range(0, len(array), PIECE):
+            holes = np.argwhere(~np.isfinite(array[start : start + PIECE]))
+            room = self.findings.room("missing number")
+            for row, *others in holes[:room].tolist():
+                place = ", ".join(str(one + 1) for one in (start + row, *others))
+                self.findings.add("missing number", self.file, start + row + 1, 0, f"no number at ({place})")
+            self.findings.rest["missing number"] += len(holes[room:])
 
     def columns(self) -> None:
         file = Parquet(self.path)
@@ -58,13 +87,15 @@ class TableCheck:
             what = f"column '{name}' is {file.type(name)}: neither text, number nor a list of them"
             if file.schema.names.count(name) > 1:
                 what = f"column '{name}' is there twice"
+            elif file.kind(name) == "number":
+                self.numbers.add(name)
             if name not in _readable(file):
                 self.findings.add("unreadable column", self.file, 1, 0, what[:200])
 
     def cells(self, row: Row) -> None:
         for name, value in row.cells.items():
             place = f"{row.place}, column '{name}'" if row.group is not None else row.place
-            if value is None:
+            if value is None and name not in self.numbers:  # those are looked at by column
                 self.findings.add("null value", self.file, row.line, 0, place)
             elif isinstance(value, str):
                 self.text(value, row.line, place)
@@ -87,14 +118,16 @@ class TableCheck:
             if element is None:
                 self.findings.add("null value", self.file, number, 0, f"{place}: an element of the list")
             elif isinstance(element, int) and element < 0:
-                self.findings.add("negative number", self.file, number, 0, f"{place}: {element} can be no id")
+                self.findings.add(
+                    "negative number", self.file, number, 0, f"{place}: {element} can be no id (a series may have it)"
+                )
 
 
 def located_rows(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
     """The rows of these numbers (rising), as `located` gives lines; reads as far as the last of them."""
     wanted = iter(numbers)
     number = next(wanted, None)
-    for row in _rows(path):
+    for row in _rows(path) if numbers else ():
         if number is None:
             return
         if row.line == number:

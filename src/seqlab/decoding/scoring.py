@@ -6,7 +6,7 @@ B rows · T positions
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,28 +36,40 @@ class Score:
 
 
 PIECE = 1024
-"""Positions that a model without a limit reads at a time, its state carried on."""
+"""Positions that are read at a time: of a model without a limit in one piece, its state carried on; else in windows."""
 
 
 @torch.inference_mode()
-def score(model: LanguageModel, sequences: Sequence[Sequence[int]], end: int, window: int | None = None) -> list[Score]:
+def score(
+    model: LanguageModel,
+    sequences: Sequence[Sequence[int]],
+    end: int,
+    window: int | None = None,
+    progress: Callable[[int], None] = lambda tokens: None,
+) -> list[Score]:
     """Each sequence on its own, as if it followed `<end>`, which is token `end` of the vocabulary.
 
-    A model with a limited context reads long ones in windows (of its context, or smaller) that overlap by half.
+    A model with a limited context reads long ones in windows (of its context, or smaller) that overlap by half. Batches
+    never hold more than one sequence, so that no score depends on the others. `progress` is called with the number of
+    tokens scored since its last call.
     """
-    return [_score(model, np.asarray(sequence, dtype=np.int64), end, window) for sequence in sequences]
+    return [_score(model, np.asarray(sequence, dtype=np.int64), end, window, progress) for sequence in sequences]
 
 
-def _score(model: LanguageModel, tokens: Tokens, end: int, window: int | None) -> Score:
+def _score(
+    model: LanguageModel, tokens: Tokens, end: int, window: int | None, progress: Callable[[int], None]
+) -> Score:
     if len(tokens) == 0:
         return Score(0.0, 0)
     split: ScoredLanes | ScoredWindows
+    rows = 1
     if model.context is None:
         split = ScoredLanes(tokens, PIECE, lanes=1, end=end)
     else:
         window = min(len(tokens), window or model.context)
         split = ScoredWindows(tokens, window, max(1, window // 2), end)
-    order = split.order(batch_size=1, seed=0)
+        rows = max(1, PIECE // window)
+    order = split.order(rows, seed=0)
     device = next((t.device for t in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
     total, state = 0.0, None
     for _, indices in order.once():
@@ -66,4 +78,5 @@ def _score(model: LanguageModel, tokens: Tokens, end: int, window: int | None) -
         state = output.state if order.carries else None
         scored = batch.get("scored", torch.ones_like(batch["targets"], dtype=torch.bool))
         total -= float(model.losses(output.states[scored], batch["targets"][scored]).sum())
+        progress(int(scored.sum()))
     return Score(total, len(tokens))

@@ -14,6 +14,8 @@ from seqlab.tokenizers import Tokenizer
 
 LONGEST = 24
 """Tokens after which a word is given up."""
+NEAR = 64
+"""Tokens before a word that may decide how it is written: a space before it, bytes of a character that it ends."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
     live: list[tuple[int, ...]] = [()]
     scores = reading.logits.new_zeros(1)
     words: dict[str, float] = {}
-    already = tokenizer.decode(prompt)
+    ending = list(prompt[-NEAR:])
+    already = tokenizer.decode(ending)
     for _ in range(LONGEST):
         totals = scores[:, None] + log_probabilities(reading.logits)
         ranked, places = totals.flatten().sort(descending=True, stable=True)
@@ -44,7 +47,7 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
         for score, place in zip(ranked[: 4 * width].tolist(), places[: 4 * width].tolist(), strict=True):
             row, token = divmod(place, totals.shape[1])
             text = (*live[row], token)
-            word, complete = _word(tokenizer, already, prompt, text)
+            word, complete = _word(tokenizer, already, ending, text)
             if complete:
                 if word:
                     words[word] = _add(words.get(word, -math.inf), score)
@@ -64,11 +67,11 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
     return sorted(found, key=lambda one: (-one.log_probability, one.word))[:count]
 
 
-def _word(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]) -> tuple[str, bool]:
+def _word(tokenizer: Tokenizer, already: str, ending: Sequence[int], text: tuple[int, ...]) -> tuple[str, bool]:
     """What has been added to the prompt as a word, and whether it is complete."""
     if text[-1] == tokenizer.end_id:
-        return _added(tokenizer, already, prompt, text[:-1]).strip(), True
-    added = _added(tokenizer, already, prompt, text)
+        return _added(tokenizer, already, ending, text[:-1]).strip(), True
+    added = _added(tokenizer, already, ending, text)
     if tokenizer.unit != "part":
         return added.strip(), True
     bare = added.lstrip()
@@ -78,8 +81,8 @@ def _word(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple
     return bare, False
 
 
-def _added(tokenizer: Tokenizer, already: str, prompt: Sequence[int], text: tuple[int, ...]) -> str:
-    return tokenizer.decode([*prompt, *text])[len(already) :]
+def _added(tokenizer: Tokenizer, already: str, ending: Sequence[int], text: tuple[int, ...]) -> str:
+    return tokenizer.decode([*ending, *text])[len(already) :]
 
 
 def _add(a: float, b: float) -> float:

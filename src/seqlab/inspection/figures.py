@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -351,6 +352,7 @@ def _bars(axes: Any, edges: Sequence[float], counts: Sequence[int]) -> None:
 
 
 def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is read-only, say
     import matplotlib
 
     matplotlib.use("Agg")

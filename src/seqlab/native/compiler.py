@@ -7,6 +7,7 @@ processor to compile for, as the compiler's `-march` names it (`native` by defau
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -15,7 +16,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from seqlab.data.cache import cache_folder
+from seqlab.data.cache import cache_folder, say, temporary_folder
+from seqlab.errors import DataError
 
 HEADERS = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
@@ -33,12 +35,28 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
         architecture = _architecture()
         named = [text.encode() for text in (source, *definitions, *FLAGS[:-1], architecture)]
         key = hashlib.sha256(b"\0".join([*named, *headers, _assumed(compiler, architecture)])).hexdigest()
-        path = cache_folder() / "compiled" / f"{key[:32]}.so"
-        if not path.exists():
-            _compile([compiler, *FLAGS, architecture, *(f"-D{one}" for one in definitions)], source, path)
-        return ctypes.CDLL(str(path)) if _is_own(path) else None
-    except (OSError, subprocess.SubprocessError):
+        command = [compiler, *FLAGS, architecture, *(f"-D{one}" for one in definitions)]
+        name = f"{key[:32]}.so"
+        try:
+            return _loaded(command, source, cache_folder() / "compiled" / name)
+        except OSError as error:  # not writable, of another user, full, or mounted so that nothing there is executed
+            _elsewhere(cache_folder(), temporary_folder(), str(error.strerror or error))
+            return _loaded(command, source, temporary_folder() / "compiled" / name)
+    except (OSError, subprocess.SubprocessError, DataError):
         return None
+
+
+def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
+    if not path.exists():
+        _compile(command, source, path)
+    if not _is_own(path):
+        raise OSError(errno.EACCES, "another user can write to it")
+    return ctypes.CDLL(str(path))
+
+
+@cache
+def _elsewhere(folder: Path, other: Path, why: str) -> None:
+    say(f"cannot keep compiled kernels in {folder} ({why}): keeping them in {other}")
 
 
 def _compiler() -> str | None:

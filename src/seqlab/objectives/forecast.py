@@ -25,7 +25,8 @@ LOSSES: dict[str, Callable[..., Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss,
 class Forecast(Objective):
     """Σ (ŷ − y)², over what follows the last step of each window, or every step of it; each number counts as one.
 
-    Evaluations also sum the errors after the last step, in the units of the data, beside those of the naive forecast.
+    Evaluations also sum the errors after the last step, of each variable, in the units of the data, beside those of the
+    naive forecast.
     """
 
     class Settings(PartSettings):
@@ -52,13 +53,12 @@ class Forecast(Objective):
 
 
 def _errors(forecasts: Tensor, targets: Tensor, mask: Tensor | None, batch: Batch) -> dict[str, Tensor]:
-    """Sums over what follows the last step of each window, in the units of the data."""
+    """Sums over what follows the last step of each window, in the units of the data: `squared.0` is that of the first
+    variable. `numbers` is how many there are of all variables together."""
     truth, spread = last(targets, mask), batch["spread"]
-    errors = (last(forecasts, mask) - truth) * spread
+    errors = (last(forecasts, mask) - truth) * spread  # (B, H, O)
     naive = (batch["naive"][:, None] - truth) * spread
-    return {
-        "squared": errors.square().sum(),
-        "absolute": errors.abs().sum(),
-        "naive_squared": naive.square().sum(),
-        "numbers": torch.tensor(truth.numel(), device=truth.device),
-    }
+    sizes = {"squared": errors.square(), "absolute": errors.abs(), "naive_squared": naive.square()}
+    sums = {name: size.movedim(-1, 0).flatten(1).sum(1) for name, size in sizes.items()}
+    each = {f"{name}.{place}": total for name, totals in sums.items() for place, total in enumerate(totals)}
+    return {**each, "numbers": torch.tensor(truth.numel(), device=truth.device)}

@@ -26,6 +26,9 @@ from seqlab.tasks.outcomes import Forecasted
 from seqlab.tasks.scaling import Scaling
 from seqlab.tasks.task import Task, Totals
 
+ERRORS = {"mse": ("squared", 2), "mae": ("absolute", 1), "naive_mse": ("naive_squared", 2)}
+"""Figures: the sum that each is the mean of, and which power of the data's unit it has."""
+
 
 class Forecasting(Task):
     """Series become windows of numbers, scaled by what the training part has: mean 0, spread 1."""
@@ -40,7 +43,8 @@ class Forecasting(Task):
         stride: int = Field(default=1, gt=0)
         """How far training windows lie apart. Evaluations begin at every step."""
         columns: list[str] | None = Field(default=None, min_length=1)
-        """The variables that are read; by default all columns of numbers."""
+        """The variables that are read; by default all columns of numbers but those that only count time (a year, an
+        index)."""
         targets: list[str] | None = Field(default=None, min_length=1)
         """Those of them that are forecast; by default all."""
         series: str | None = None
@@ -66,6 +70,8 @@ class Forecasting(Task):
         self.inputs, self.outputs, self.longest = inputs, outputs, longest
         self.steps = settings.horizon
         """How far `answers` look ahead."""
+        self.left_out: tuple[str, ...] = ()
+        """Columns of the training data that are not read, and why; known only where the data have just been read."""
 
     # ------------------------------------------------------------------ what is learnt from the data
 
@@ -74,14 +80,21 @@ class Forecasting(Task):
         if recipe.tokenizer is not None:
             raise RecipeError("numbers need no tokenizer", where="tokenizer", hint="leave the section out")
         own = cast(Forecasting.Settings, recipe.task)
-        layout = Layout(None if own.columns is None else tuple(own.columns), own.series, own.row, own.answer)
+        layout = cls._layout(own, own.columns)
         read = read_parts(recipe.data, "train", layout, reach=own.window, whole=own.mode == "answer")
         columns = _arranged(list(read.columns), own.targets)
         values = [part.series.values for part in read.ordered(columns).parts]
         inputs = Scaling.of(np.concatenate(values))
         forecast = inputs[: len(own.targets or columns)]
         outputs = Scaling.of(_answers(read.parts)) if own.mode == "answer" else forecast
-        return cls(own, columns, inputs, outputs, max(len(one) for one in values))
+        task = cls(own, columns, inputs, outputs, max(len(one) for one in values))
+        task.left_out = read.left_out
+        return task
+
+    @staticmethod
+    def _layout(own: Settings, columns: Sequence[str] | None) -> Layout:
+        named = None if columns is None else tuple(columns)
+        return Layout(named, tuple(own.targets or ()), by=own.series, row=own.row, answer=own.answer)
 
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: None, memory: Mapping[str, Any]) -> Forecasting:
@@ -114,6 +127,11 @@ class Forecasting(Task):
     # ------------------------------------------------------------------ examples
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Examples:
+        split = self._examples(data, which, training)
+        split.note = self._note(split, training)
+        return split
+
+    def _examples(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Examples:
         own, parts = self.settings, self._read(data, which)
         series, spread = self._scaled(parts), self._scaling_of_outputs.spread.astype(np.float32)
         if own.mode == "answer":  # the naive guess is the mean of those in training
@@ -126,10 +144,22 @@ class Forecasting(Task):
         shape = Shape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
         return SeriesWindows(series, windows, shape, spread, training, lambda: _steps(parts, begins))
 
+    def _note(self, split: Examples, training: bool) -> str:
+        """Which columns are not read, and which windows are cut short."""
+        found = []
+        if training and self.left_out:
+            columns, left_out = _few(self.columns), _few(self.left_out)
+            found.append(f"forecasting from {columns}; left out: {left_out} (task.columns=[...] chooses others)")
+        if isinstance(split, SeriesWindows) and split.shorter:
+            what = f"{split.shorter:,} of {len(split):,} {'training' if training else 'held-out'} windows are shorter"
+            advice = " (lower task.window)" if split.shorter == len(split) else ""
+            found.append(f"{what} than task.window={self.settings.window}: too few steps come before them{advice}")
+        return "; ".join(found)
+
     def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
         own = self.settings
         named = own.columns if own.row == "series" else self.columns
-        layout = Layout(None if named is None else tuple(named), own.series, own.row, own.answer)
+        layout = self._layout(own, named)
         read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
         if len(read.columns) != len(self.columns):
             what = f"{len(read.columns)} columns where the model reads {len(self.columns)} ({', '.join(self.columns)})"
@@ -157,21 +187,39 @@ class Forecasting(Task):
     # ------------------------------------------------------------------ figures and answers
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """`loss` in the units that the model sees; the others in those of the data, of what follows whole windows."""
-        numbers = totals["numbers"]
-        return {
-            "loss": totals["sum"] / totals["count"],
-            "mse": totals["squared"] / numbers,
-            "mae": totals["absolute"] / numbers,
-            "naive_mse": totals["naive_squared"] / numbers,
-            "numbers": int(numbers),
+        """`loss` in the units that the model sees; the others in those of the data, of what follows whole windows.
+
+        Of several columns each has figures of its own (`mse.temperature`). Pooled are only those in which a column is
+        divided by its spread in training (`scaled_mse`), or the column of the largest numbers would drown the others.
+        """
+        numbers, names = totals["numbers"], self.names
+        each = {
+            name: {figure: totals[f"{total}.{place}"] * len(names) / numbers for figure, (total, _) in ERRORS.items()}
+            for place, name in enumerate(names)
         }
+        found = {"loss": totals["sum"] / totals["count"]}
+        if len(names) == 1:
+            return {**found, **each[names[0]], "numbers": int(numbers)}
+        for figure, (_, power) in ERRORS.items():
+            scaled = [one[figure] / unit**power for one, unit in zip(each.values(), self.outputs.spread, strict=True)]
+            found[f"scaled_{figure}"] = float(np.mean(scaled))
+        named = {f"{figure}.{name}": value for name, one in each.items() for figure, value in one.items()}
+        return {**found, "numbers": int(numbers), **named}
+
+    @property
+    def names(self) -> list[str]:
+        """Of what is forecast."""
+        if self.settings.mode != "answer":
+            return self.columns[: len(self.outputs)]
+        return ["answer"] if len(self.outputs) == 1 else [f"answer {n}" for n in range(1, len(self.outputs) + 1)]
 
     def signature(self, split: Split) -> dict[str, Any]:
         own = self.settings
         if own.mode == "answer":
             return {"mode": own.mode, "naive": "the mean of the answers in training"}
-        return {"mode": own.mode, "window": own.window, "horizon": own.horizon, "naive": "the last value"}
+        shape = {"mode": own.mode, "window": own.window, "horizon": own.horizon}
+        short = cast(SeriesWindows, split).shorter
+        return {**shape, **({"shorter windows": short} if short else {}), "naive": "the last value"}
 
     def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Forecasted]:
         """Of what follows whole windows, in the units of the data."""
@@ -218,14 +266,14 @@ class Forecasting(Task):
 
     def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
-        names = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
-        mask = batch.get("mask")
+        names, mask = self.names, batch.get("mask")
         for row, inputs in enumerate(batch["inputs"]):  # one by one: what follows the end of each is read after it
             known = inputs if mask is None else inputs[mask[row]]
             values = self._scaling_of_outputs.undone(self._forecast(body, known).cpu().numpy().astype(np.float64))
             forecast = {name: values[:, place].tolist() for place, name in enumerate(names)}
-            shown = [" ".join(f"{value:.6g}" for value in column) for column in forecast.values()]
-            found.append({"answer": ", ".join(shown), "forecast": forecast})
+            shown = {name: " ".join(f"{value:.6g}" for value in column) for name, column in forecast.items()}
+            several = (f"{name}: {column}" for name, column in shown.items())
+            found.append({"answer": ", ".join(several if len(shown) > 1 else shown.values()), "forecast": forecast})
         return found
 
     def _forecast(self, body: Forecaster, known: Tensor) -> Tensor:
@@ -250,6 +298,11 @@ def _steps(parts: Sequence[Part], begins: Sequence[range]) -> Iterator[Record]:
     for part, own in zip(parts, begins, strict=True):
         for begin in own:
             yield Record({}, part.series.name, part.skipped + begin + 1, counted="step")
+
+
+def _few(names: Sequence[str]) -> str:
+    """A list of names, cut where it is long."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
@@ -14,7 +13,7 @@ from torch import nn
 
 from seqlab.data.batches import Split
 from seqlab.data.contents import Asked
-from seqlab.data.readers import described, empty_lines, fingerprint, read, size
+from seqlab.data.readers import cache_key, described, empty_lines, is_small, read, size
 from seqlab.data.records import Record
 from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
 from seqlab.data.store import Column, TokenStore
@@ -101,7 +100,7 @@ class LanguageModelling(Task):
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
         """The tokens of a split, from the store."""
-        key = hashlib.sha256(f"{fingerprint(data, which)} {self.tokenizer.fingerprint}".encode()).hexdigest()
+        key = cache_key(data, which, self.tokenizer.fingerprint)
         store = TokenStore.open(
             lambda: self._records(data, which),
             {"text": self.tokenizer.encode_batch},
@@ -110,6 +109,7 @@ class LanguageModelling(Task):
             end=self.tokenizer.end_id,
             about=described(data, which),
             size=size(data, which),
+            keep=not is_small(data, which),
         )
         return store["text"]
 

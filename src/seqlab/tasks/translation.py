@@ -7,8 +7,6 @@ condition is a label, and a report is a translation of measurements.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,7 +22,7 @@ from seqlab.data.contents import Asked, format_in
 from seqlab.data.files import lines, pieces
 from seqlab.data.order import Indices
 from seqlab.data.randomness import Key
-from seqlab.data.readers import as_given, described, fingerprint, read, size, sources
+from seqlab.data.readers import as_given, cache_key, described, is_small, read, size, sources
 from seqlab.data.records import Record
 from seqlab.data.store import Column, TokenStore
 from seqlab.decoding.alignment import looked_at, most
@@ -200,8 +198,8 @@ class Translation(Task):
         for role in roles:
             encode, vocab, end = self.sources.encoder(role)
             kind = self.settings.conditions.get(role, "text")
-            whole = [fingerprint(data, which), records is not None, self.tokenizer.fingerprint, roles, role, kind]
-            key = hashlib.sha256(json.dumps([*whole, self.memory()], sort_keys=True).encode()).hexdigest()
+            facts = [records is not None, self.tokenizer.fingerprint, roles, role, kind, self.memory()]
+            key = cache_key(data, which, *facts)
             found[role] = TokenStore.open(
                 records or (lambda: self._records(data, which, roles)),
                 {role: encode},
@@ -210,6 +208,7 @@ class Translation(Task):
                 end=end,
                 about=described(data, which),
                 size=size(data, which),
+                keep=not is_small(data, which),
             )[role]
         return found
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from seqlab import registry
 from seqlab.data.cache import Lock, kept
 from seqlab.data.progress import bytes_of, work
-from seqlab.data.readers import described, fingerprint, read, size
+from seqlab.data.readers import cache_key, described, read, size
 from seqlab.data.records import Record
 from seqlab.errors import DataError, RecipeError, SeqlabError
 from seqlab.recipe import DataSettings, PartSettings
@@ -42,14 +42,7 @@ def fitted(
     own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
     if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
         return _learnt(settings, data, roles, among or roles)
-    facts = [
-        fingerprint(data, "train"),
-        settings.model_dump(mode="json"),
-        list(roles),
-        list(among or roles),
-        _versions(),
-    ]
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    key = cache_key(data, "train", settings.model_dump(mode="json"), list(roles), list(among or roles), _versions())
     about = f"{settings.kind} of {described(data, 'train')}"
 
     def build(room: Path) -> None:
