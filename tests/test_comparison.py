@@ -44,6 +44,26 @@ def test_unknown_tokens_are_shown(text: str, tmp_path: Path, capsys: pytest.Capt
     assert len(found["cautions"]) == 1
 
 
+def test_tokenizers_that_drop_part_of_the_text_are_named(text: str, tmp_path: Path):
+    """What they drop need not be predicted. Where the text has nothing to drop, nothing is said."""
+    words, letters = {"tokenizer": {"kind": "word"}}, {"tokenizer": {"kind": "character"}}
+    (caution,) = cautions(race(tmp_path / "blanks", text, words=words, letters=letters))
+    assert caution.startswith("the tokenizers of words (100% of the lines) drop case, blanks or ends of lines")
+    words["data.documents"] = letters["data.documents"] = "line"
+    assert cautions(race(tmp_path / "lines", text, words=words, letters=letters)) == []
+    lower = {**words, "tokenizer.lowercase": True}
+    assert cautions(race(tmp_path / "case", text, words=lower, letters=letters)) == []  # it has no capitals
+
+
+def test_a_few_unknown_tokens_need_no_caution():
+    def result(name: str, unknown: int) -> Result:
+        metrics = {"bits_per_character": 2.0, "unknown": unknown, "tokens": 163_122}
+        return Result(name, 0, "", metrics, 1, 1.0, 1.0, "a-b", [])
+
+    assert cautions([result("none", 0), result("few", 5)]) == []
+    assert cautions([result("none", 0), result("many", 500)])
+
+
 def test_one_tokenizer_needs_no_caution(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     few, none = {"kind": "word", "vocab_size": 4}, {"kind": "word"}
     for number, tokenizer in enumerate((few, none)):
@@ -143,8 +163,8 @@ def test_a_translator(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + pairs, encoding="utf-8")
     keys = ["tokenizer={kind: character}", "model.width=16", "decoding.beam=1", "data.hold_out=0.3"]
     recipe = Recipe.load("translation/transformer", [f"data.train={tmp_path / 'pairs.tsv'}", *keys])
-    written, times = Run.written, []
-    monkeypatch.setattr(Run, "written", lambda *given: times.append(1) or written(*given))
+    answers, times = Run.answers, []
+    monkeypatch.setattr(Run, "answers", lambda *given: times.append(1) or answers(*given))
     results = compare([recipe], budget="1s", out=tmp_path / "runs")
     assert times == [1]
     report(results, tmp_path, as_json=True)

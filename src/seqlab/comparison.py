@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab import registry
+from seqlab.data.readers import read
 from seqlab.errors import RecipeError
 from seqlab.inspection.cost import training_operations
 from seqlab.launch import train
@@ -20,12 +21,14 @@ from seqlab.metrics.lengths import Bin
 from seqlab.mixing import mix
 from seqlab.recipe import Recipe
 from seqlab.run import Run
+from seqlab.tokenizers.measure import lost
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence, Watcher
 
 UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
 """What models that write no texts are compared by: the first of these that all of them have."""
 
+FEW_LOST = 0.001
 FEW_UNKNOWN = 0.001
 """Shares of unknown tokens that differ by no more than this compare: were each of them 20 bits too cheap, the figure
 would change by 0.02 bits a token, less than what another seed changes."""
@@ -48,6 +51,8 @@ class Result:
     curve: list[dict[str, float]] = field(repr=False)
     """Held-out figures over training time."""
     flops: float | None = None
+    lost: float = 0.0
+    """The share of the held-out lines that do not come back from their tokens as they were."""
     """Floating-point operations of the training; None where nothing is learnt by gradients."""
 
 
@@ -195,6 +200,13 @@ def cautions(results: Sequence[Result]) -> list[str]:
     shares = [_unknown(one) for one in results]
     if max(shares) - min(shares) > FEW_UNKNOWN:
         found.append("the shares of unknown tokens differ, and <unk> is easily guessed: these figures do not compare")
+    shares = [one.lost for one in results]
+    if predicted(results) == "bits_per_character" and max(shares) - min(shares) > FEW_LOST:
+        odd = [f"{one.name} ({one.lost:.0%} of the lines)" for one in results if one.lost > min(shares) + FEW_LOST]
+        what = (
+            "drop case, blanks or ends of lines, which then need not be predicted: their bits per character are too few"
+        )
+        found.append(f"the tokenizers of {', '.join(dict.fromkeys(odd))} {what}")
     odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
     if odd:
         found.append(f"scores of {', '.join(odd)} are no probabilities: they do not compare")
@@ -242,7 +254,13 @@ def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result
         seconds,
         str(run.recipe.environment.get("data", "")),
         curve(run.folder),
+        lost=_lost(run, data) if "bits_per_character" in metrics else 0.0,
     )
+
+
+def _lost(run: Run, data: str | None) -> float:
+    settings = run.recipe.data if data is None else run.recipe.data.model_copy(update={"valid": data})
+    return lost(run.tokenizer, (record.fields["text"] for record in read(settings, "valid")))
 
 
 def curve(folder: Path) -> list[dict[str, float]]:

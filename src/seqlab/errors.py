@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,9 @@ class Caution(UserWarning):
 
 
 def caution(message: str) -> None:
-    """Warn with a Caution, at the line outside of seqlab that asked for what it is about."""
+    """Warn with a Caution, at the line outside of seqlab that it is about. Of several ranks, the first one warns."""
+    if os.environ.get("RANK", "0") != "0":
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "seqlab":
         frame, level = frame.f_back, level + 1

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import warnings
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.decoding.ranking import best, by_library
+from seqlab.errors import Caution
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
 from seqlab.nn.cells import GRU, LSTM, Cell
@@ -116,15 +118,33 @@ def test_a_compiler_that_fails_is_no_compiler(monkeypatch, tmp_path, compiler):
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
     compiler_module.compiled.cache_clear()
-    assert compiled.library.__wrapped__() is None
+    compiler_module._slow.cache_clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert compiled.library.__wrapped__() is None
     assert not list(tmp_path.rglob("*.so"))
+    wanted = compiler == "false"  # whoever names no compiler at all knows that there is none
+    assert [str(one.message) for one in said if "more slowly; install g++" in str(one.message)] or wanted
+    assert len(said) == (0 if wanted else 1)
 
 
-def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_path):
+def test_without_a_compiler_a_person_is_told_what_it_costs(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    compiler_module.compiled.cache_clear()
+    compiler_module._slow.cache_clear()
+    with pytest.warns(Caution, match="there is no C\\+\\+ compiler here: .* more slowly; install g"):
+        assert compiled.library.__wrapped__() is None
+    compiler_module.compiled.cache_clear()
+
+
+@needs_kernels
+def test_where_the_cache_cannot_be_written_kernels_are_kept_elsewhere(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
     compiler_module.compiled.cache_clear()
-    assert compiled.library.__wrapped__() is None
+    with pytest.warns(Caution, match="cannot keep compiled kernels in .*file"):
+        assert compiled.library.__wrapped__() is not None
 
 
 @needs_kernels

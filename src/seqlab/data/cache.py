@@ -21,7 +21,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
-from seqlab.errors import DataError
+from seqlab.errors import DataError, caution
 
 KINDS = ("tokens", "tokenizers", "splits")
 LIMIT = "20GB"
@@ -63,7 +62,9 @@ def _usable(folder: Path) -> Path:
         if error.errno in FULL:
             return folder  # whatever is written there will say so, and what to do
         other = temporary_folder()
-        say(f"cannot write to the cache folder {folder} ({error.strerror}): using {other}; SEQLAB_CACHE sets another")
+        caution(
+            f"cannot write to the cache folder {folder} ({error.strerror}): using {other}; SEQLAB_CACHE sets another"
+        )
         return other
     return folder
 
@@ -93,12 +94,6 @@ def temporary_folder() -> Path:
 
     atexit.register(remove)
     return own
-
-
-def say(message: str) -> None:
-    """One line for people; of several ranks, the first says it."""
-    if os.environ.get("RANK", "0") == "0":
-        print(f"seqlab: {message}", file=sys.stderr)
 
 
 def cache_limit() -> int | None:

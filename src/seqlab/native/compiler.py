@@ -16,8 +16,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from seqlab.data.cache import cache_folder, say, temporary_folder
-from seqlab.errors import DataError
+from seqlab.data.cache import cache_folder, temporary_folder
+from seqlab.errors import DataError, caution
 
 HEADERS = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
@@ -28,6 +28,7 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
     """A library made of a source by this machine's compiler; None where that cannot be had."""
     compiler = _compiler()
     if compiler is None:
+        _slow("there is no C++ compiler here")
         return None
     try:
         # all that the compiler assumes of this machine, and its own version
@@ -42,7 +43,8 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
         except OSError as error:  # not writable, of another user, full, or mounted so that nothing there is executed
             _elsewhere(cache_folder(), temporary_folder(), str(error.strerror or error))
             return _loaded(command, source, temporary_folder() / "compiled" / name)
-    except (OSError, subprocess.SubprocessError, DataError):
+    except (OSError, subprocess.SubprocessError, DataError) as error:
+        _slow(f"the C++ compiler {compiler} failed ({_reason(error)})")
         return None
 
 
@@ -55,8 +57,22 @@ def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
 
 
 @cache
+def _slow(why: str) -> None:
+    """Said once; not to those who want no compiler."""
+    if os.environ.get("CXX") != "false":
+        what = "recurrent nets train and texts are written several times more slowly"
+        caution(f"{why}: {what}; install g++ (apt install g++, or xcode-select --install)")
+
+
+def _reason(error: Exception) -> str:
+    complaint = getattr(error, "stderr", None) or b""
+    lines = complaint.decode(errors="replace").strip().splitlines()
+    return lines[0] if lines else str(error)
+
+
+@cache
 def _elsewhere(folder: Path, other: Path, why: str) -> None:
-    say(f"cannot keep compiled kernels in {folder} ({why}): keeping them in {other}")
+    caution(f"cannot keep compiled kernels in {folder} ({why}): keeping them in {other}")
 
 
 def _compiler() -> str | None:
