@@ -227,11 +227,9 @@ class Checkpoints:
     def _prune(self, facts: dict[str, Any]) -> None:
         """Keep the newest and the best; of a run that has ended also what is best if it goes on after all."""
         wanted = {self._named_best(), ((facts.get("before_end") or {}).get("best") or {}).get("step")}
-        *before, newest = self.steps()
-        if self.passing in before and self.passing not in wanted:
+        if self.passing in self.steps()[:-1] and self.passing not in wanted:
             self._remove(self.passing)
-            before.remove(self.passing)
-        for step in [*before, newest][: -self.keep]:
+        for step in self.steps()[: -self.keep]:
             if step not in wanted:
                 self._remove(step)
 
