@@ -434,3 +434,15 @@ def test_a_licence_at_the_end_is_not_all_that_is_held_out(tmp_path):
     numbers = [int(one.removeprefix("licence ").split()[0]) for one in paragraphs]
     assert min(numbers) < 200
     assert max(numbers) > 700
+
+
+def test_a_rule_that_was_chosen_serves_less_data_than_it_was_chosen_for(tmp_path):
+    """An evaluation after most rows are gone."""
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(sentences(400)))
+    data = DataSettings(train=str(path), documents="line")
+    settled = held_out(Asked(data, ("text",))).settled(data)
+    (first, *_) = [record.fields["text"] for record in read(settled, "valid")]
+    path.write_text(f"{first}\nanother line\n")
+    assert [record.fields["text"] for record in read(settled, "valid")] == [first]
+    assert held_out(Asked(settled, ("text",))).units == 2

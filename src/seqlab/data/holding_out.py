@@ -68,7 +68,9 @@ class HeldOut:
         """3 of 60 paragraphs (1.2 of 24.8 kB), spread over the text"""
         if self.by == "number":
             chosen = "the end of each text" if self.ends else "records by their number"
-            return f"{chosen}, because it repeats itself: the training data have the same" if self.alike else chosen
+            return (
+                f"{chosen}: the data repeat themselves, so the same is in the training data" if self.alike else chosen
+            )
         (held, held_unit), (size, unit) = (readable_size(size).split() for size in (self.held_size, self.size))
         sizes = f"{held} of {size} {unit}" if held_unit == unit else f"{held} {held_unit} of {size} {unit}"
         return f"{self.count} ({sizes})" + ("" if self.by == "document" else ", spread over the text")
@@ -159,7 +161,9 @@ def choose(files: Files, asked: Asked) -> HeldOut:
     cut_up = data.hold_out_by not in (None, "document") or (data.hold_out_by is None and _few_texts(files, data))
     if cut_up:
         _check_cuttable(files, data)
-        if not any(cut_of(path, data, share) for path in files if isinstance(path, Path)):
+        if data.hold_out_below is None and not any(
+            cut_of(path, data, share) for path in files if isinstance(path, Path)
+        ):
             for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
                 pass
             raise _too_little(files)
@@ -169,10 +173,10 @@ def choose(files: Files, asked: Asked) -> HeldOut:
         rules = ways(files, asked) if cut_up else ["document"]
     for by in rules:
         found = _Tally(by, data.hold_out_below or share).filled(files, asked)
-        if by == "document" and found.units < FEWEST_DOCUMENTS:
-            raise _too_little(files)
         if data.hold_out_below is not None:
             return found.result(data.hold_out_below)
+        if by == "document" and found.units < FEWEST_DOCUMENTS:
+            raise _too_little(files)
         if chosen := found.chosen(any_share=data.hold_out_by is not None):
             return chosen
     if data.hold_out_by is not None:
@@ -368,4 +372,4 @@ def _too_little(files: Files) -> DataError:
 def _nothing(files: Files, data: DataSettings, split: Split) -> DataError:
     what = "nothing is left to train on" if split == "train" else "nothing is held out"
     what += f" by data.hold_out_by={data.hold_out_by} and data.hold_out_below={data.hold_out_below}"
-    return DataError(what, where=_names(files), hint="leave data.hold_out_below out, or give data.valid")
+    return DataError(what, where=_names(files), hint="give held-out data: data.valid, or --data")

@@ -167,4 +167,4 @@ def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, A
         return f"caution: {what}: some of what is held out now may have been trained on"
     now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
     count = "" if now is None else f" {now.count} are held out now" + (f", {then} then" if then else "")
-    return f"{what}:{count}; they are chosen by content, and none of them was trained on"
+    return f"{what}:{count}; chosen by content, nothing that was trained on is among them unless it was edited"
