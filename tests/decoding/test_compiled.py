@@ -1,6 +1,7 @@
 """The compiled kernels against the library, and what happens where they cannot be had."""
 
 import os
+import tempfile
 
 import pytest
 import torch
@@ -116,11 +117,30 @@ def test_a_compiler_that_fails_is_no_compiler(monkeypatch, tmp_path, compiler):
     assert not list(tmp_path.rglob("*.so"))
 
 
-def test_a_folder_that_cannot_be_written_is_no_compiler_either(monkeypatch, tmp_path):
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    """A cache that cannot be written, and a temporary folder that nothing is known of yet."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
-    compiler_module.compiled.cache_clear()
+    remembered = (compiler_module.compiled, compiler_module.temporary_folder)
+    for function in remembered:
+        function.cache_clear()
+    yield tmp_path
+    for function in remembered:
+        function.cache_clear()
+
+
+def test_where_nothing_can_be_written_there_is_no_compiler_either(nowhere, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere / "file"))
     assert compiled.library.__wrapped__() is None
+
+
+@needs_kernels
+def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_folder(nowhere, monkeypatch):
+    (nowhere / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere / "tmp"))
+    assert compiled.library.__wrapped__() is not None
+    assert list((nowhere / "tmp").glob("seqlab-*/compiled/*.so"))
 
 
 @needs_kernels
