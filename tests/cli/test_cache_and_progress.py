@@ -70,8 +70,23 @@ def test_what_is_typed_leaves_nothing_in_the_cache(seqlab, cache, runs, translat
         assert contents(cache) == {}, arguments
 
 
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Another temporary folder than the system's, for a process that has not asked for one yet."""
+    from seqlab.data import cache as module
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path / "tmp"))
+    module.temporary_folder.cache_clear()
+    yield tmp_path / "tmp"
+    module.temporary_folder.cache_clear()
+    module._usable.cache_clear()
+
+
 @pytest.mark.parametrize("place", ["cache that was named", "home"])
-def test_what_is_typed_needs_no_cache_that_can_be_written(place, seqlab, runs, translator, monkeypatch, tmp_path):
+def test_what_is_typed_needs_no_cache_that_can_be_written(
+    place, seqlab, runs, translator, temporary, monkeypatch, tmp_path
+):
     (tmp_path / "file").write_text("in the way")
     if place == "home":
         monkeypatch.delenv("SEQLAB_CACHE")
@@ -85,25 +100,16 @@ def test_what_is_typed_needs_no_cache_that_can_be_written(place, seqlab, runs, t
         assert said.out
 
 
-def test_a_home_that_cannot_be_written_stops_no_command(seqlab, runs, text, monkeypatch, tmp_path):
-    from seqlab.data import cache as module
-
+def test_a_home_that_cannot_be_written_stops_no_command(seqlab, runs, text, temporary, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    (tmp_path / "tmp").mkdir()
     monkeypatch.delenv("SEQLAB_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path / "tmp"))
-    module.temporary_folder.cache_clear()
-    try:
-        said = seqlab(*SMALL, f"data.train={text}", "--out", tmp_path / "run")
-        assert said.code == 0, said.err
-        assert said.err.count("SEQLAB_CACHE") == 1
-        assert seqlab("evaluate", tmp_path / "run").code == 0
-        assert str(tmp_path / "tmp") in seqlab("data", "cache").out
-    finally:
-        module.temporary_folder.cache_clear()
-        module._usable.cache_clear()
+    said = seqlab(*SMALL, f"data.train={text}", "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert said.err.count("SEQLAB_CACHE") == 1
+    assert seqlab("evaluate", tmp_path / "run").code == 0
+    assert str(temporary) in seqlab("data", "cache").out
 
 
 def test_what_is_wrong_is_one_line(seqlab, cache, monkeypatch):

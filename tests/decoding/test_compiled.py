@@ -2,6 +2,7 @@
 
 import copy
 import os
+import tempfile
 import warnings
 
 import pytest
@@ -138,13 +139,32 @@ def test_without_a_compiler_a_person_is_told_what_it_costs(monkeypatch):
     compiler_module.compiled.cache_clear()
 
 
-@needs_kernels
-def test_where_the_cache_cannot_be_written_kernels_are_kept_elsewhere(monkeypatch, tmp_path):
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    """A cache that cannot be written, and a temporary folder that nothing is known of yet."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "file"))
-    compiler_module.compiled.cache_clear()
+    remembered = (compiler_module.compiled, compiler_module.temporary_folder)
+    for function in remembered:
+        function.cache_clear()
+    yield tmp_path
+    for function in remembered:
+        function.cache_clear()
+
+
+def test_where_nothing_can_be_written_there_is_no_compiler_either(nowhere, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere / "file"))
+    assert compiled.library.__wrapped__() is None
+
+
+@needs_kernels
+def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_folder(nowhere, monkeypatch):
+    (nowhere / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere / "tmp"))
+    compiler_module._elsewhere.cache_clear()
     with pytest.warns(Caution, match="cannot keep compiled kernels in .*file"):
         assert compiled.library.__wrapped__() is not None
+    assert list((nowhere / "tmp").glob("seqlab-*/compiled/*.so"))
 
 
 @needs_kernels
