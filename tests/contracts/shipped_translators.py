@@ -86,8 +86,8 @@ def exact(name: str) -> LanguageModel:
 
 
 def assert_same(found: Sequence[Hypothesis], alone: Sequence[Hypothesis], name: str) -> None:
-    """To the bit. Where nothing can be compiled, the attention of recurrent translators multiplies by the library, whose
-    last bits depend on the rows: then up to rounding errors."""
+    """To the bit. Where nothing can be compiled, the attention of recurrent translators multiplies by the library,
+    whose last bits depend on the rows: then up to rounding errors."""
     if library() is not None or not isinstance(shipped(name), RecurrentTranslator):
         assert found == alone
         return
