@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tolerance import close
 
 import seqlab
 from seqlab.decoding import compiled, packing
@@ -146,8 +147,16 @@ def test_answers_of_a_loaded_run_are_the_same_in_any_batch(loaded, asked, name, 
     run = loaded("translation", name, beam=beam, best=beam or 1)
     alone = list(run.predict(asked, lines=True, batch_size=1))
     assert len({answer["log_probability"] for answer in alone}) > 9, "answers are alike: the test tests too little"
+    bits = compiled.library() is not None or not name.startswith("recurrent-")
     for size in (2, 3, 50):
-        assert list(run.predict(asked, lines=True, batch_size=size)) == alone
+        found = list(run.predict(asked, lines=True, batch_size=size))
+        if bits:
+            assert found == alone
+            continue
+        # without kernels, the attention of a recurrent translator multiplies by the library
+        assert [one["answer"] for one in found] == [one["answer"] for one in alone]
+        ranks = ([one["rank"] for one in answers] for answers in (found, alone))
+        close(*map(torch.tensor, ranks), steps=64)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from shipped_translators import BUILDERS, LABELS, VOCAB, build, exact, row_of, shipped, some_sources
+from shipped_translators import BUILDERS, LABELS, VOCAB, assert_same, build, exact, row_of, shipped, some_sources
 from tolerance import close, rounding
 
 from seqlab.decoding.alignment import looked_at
@@ -127,7 +127,7 @@ def test_sentences_are_searched_side_by_side_as_if_alone(name, lengths):
         together = beam_search(model, [[0]] * len(lengths), beam, 12, STOP, source)
         for row, found in enumerate(together):
             (alone,) = beam_search(model, [[0]], beam, 12, STOP, row_of(source, row))
-            assert found == alone
+            assert_same(found, alone, name)
 
 
 def test_a_penalty_for_what_was_not_looked_at(name):

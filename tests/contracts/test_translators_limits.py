@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from shipped_translators import BUILDERS, row_of, shipped, some_sources
+from shipped_translators import BUILDERS, assert_same, row_of, shipped, some_sources
 
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.packing import packed
@@ -22,7 +22,7 @@ def test_a_short_source_beside_a_very_long_one(name):
     together = beam_search(model, [[0]] * 3, beam, 6, STOP, source)
     for row in (0, 2):
         (alone,) = beam_search(model, [[0]], beam, 6, STOP, row_of(source, row))
-        assert together[row] == alone
+        assert_same(together[row], alone, name)
     assert all(-100 < one.log_probability < 0 for one in together[1])
 
 
