@@ -63,8 +63,17 @@ class Run:
     >>> run.generate("The ", tokens=50)
     """
 
-    def __init__(self, folder: Path, recipe: Recipe, task: Task, objective: Objective, step: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        task: Task,
+        objective: Objective,
+        step: int,
+        trained_on: DataSettings | None = None,
+    ) -> None:
         self.folder, self.recipe, self.task, self.step = folder, recipe, task, step
+        self.trained_on = trained_on or recipe.data
         self.device = choose_device(recipe.training.device)
         self.objective = objective.to(self.device).eval()
 
@@ -97,7 +106,7 @@ class Run:
         """The same model under other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
-        return Run(self.folder, recipe, task, self.objective, self.step)
+        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on)
 
     @property
     def parameters(self) -> int:
@@ -162,10 +171,12 @@ class Run:
         `held_out`: how much it is; `changed`: how it differs from what the run was trained on; `overlap`: how much of
         it is in the training data too.
         """
-        own, asked = self.recipe.data, self.task.reads(self.recipe)
+        own = self.trained_on
+        asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
         if data is None:
             return measured_on_own(own, asked, self.recipe.environment)
-        return measured_on_other(asked, own.model_copy(update={"valid": data if isinstance(data, str) else list(data)}))
+        update = {"valid": data if isinstance(data, str) else list(data)}
+        return measured_on_other(asked, self.recipe.data.model_copy(update=update))
 
     def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
         """What became of each held-out example (of a text: of each line), or of those of other files, first to last.

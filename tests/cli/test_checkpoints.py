@@ -87,7 +87,7 @@ def test_a_damaged_best_is_told_once(seqlab, run):
         (told,) = [line for line in said.err.splitlines() if "damaged" in line]
         reason = "model.safetensors differs from the manifest"
         assert told.endswith(f"step-00000035 is damaged ({reason}); step 40 is used instead")
-        assert "RunWarning" not in said.err
+        assert "Caution" not in said.err
 
 
 def test_commands_that_make_runs_say_it_too(seqlab, run, here):

@@ -195,4 +195,5 @@ def test_texts_of_a_loaded_run_are_those_of_the_packed_model(loaded, name):
     model, end = packed(run.model), run.tokenizer.end_id
     (found,) = beam_search(model, run.task.prompts(["one two"]).tokens, Beam(4), 9, frozenset({end}))
     assert [chance for _, chance in run.beam("one two", Beam(4), 9)] == [one.log_probability for one in found]
-    assert run.score(LINES) == score(model, [[*ids, end] for ids in run.tokenizer.encode_batch(LINES)], end)
+    # whole lines are scored by the model as it was trained, whose fused kernels read them faster
+    assert run.score(LINES) == score(run.model, [[*ids, end] for ids in run.tokenizer.encode_batch(LINES)], end)

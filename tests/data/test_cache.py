@@ -219,7 +219,7 @@ def homeless(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("home", HOMES.values(), ids=HOMES)
-def test_a_home_that_cannot_be_written_is_replaced_and_said_once(homeless, monkeypatch, capsys, home):
+def test_a_home_that_cannot_be_written_is_replaced_and_said_once(homeless, monkeypatch, recwarn, home):
     monkeypatch.setenv("HOME", home.format(file=homeless / "file"))
     assert bytes(store("a")["text"].flat) == b"text\0"
     assert made("b") == 1000
@@ -227,25 +227,25 @@ def test_a_home_that_cannot_be_written_is_replaced_and_said_once(homeless, monke
     assert module.cache_folder() == folder
     assert folder.stat().st_mode & 0o777 == 0o700
     assert keys() == ["a", "b"]
-    [said] = capsys.readouterr().err.splitlines()
+    [said] = [str(one.message) for one in recwarn]
     assert str(folder) in said
     assert "SEQLAB_CACHE" in said
 
 
-def test_no_home_at_all(homeless, monkeypatch, capsys):
+def test_no_home_at_all(homeless, monkeypatch, recwarn):
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: f"~/.cache/{name}")
     monkeypatch.chdir(homeless)
     assert made("a") == 1000
     assert not (homeless / "~").exists()
-    assert "no home folder" in capsys.readouterr().err
+    assert "no home folder" in str(recwarn[0].message)
 
 
-def test_a_home_that_can_be_written_is_used_without_a_word(homeless, monkeypatch, capsys):
+def test_a_home_that_can_be_written_is_used_without_a_word(homeless, monkeypatch, recwarn):
     monkeypatch.setenv("HOME", str(homeless / "home"))
     assert made("a") == 1000
     assert module.cache_folder().is_relative_to(homeless / "home")
     assert list((homeless / "tmp").iterdir()) == []
-    assert capsys.readouterr().err == ""
+    assert not recwarn
 
 
 @pytest.mark.parametrize("trap", ["a link", "open to all", "a file"])
@@ -287,7 +287,7 @@ def test_a_full_disk_says_make_room(homeless, monkeypatch):
         kept("tokens", "a", lambda folder, lock: None, full)
 
 
-def test_kernels_are_compiled_elsewhere_where_the_cache_cannot_be_written(homeless, monkeypatch, capsys):
+def test_kernels_are_compiled_elsewhere_where_the_cache_cannot_be_written(homeless, monkeypatch, recwarn):
     from seqlab.native import compiler
 
     source = 'extern "C" int answer() { return 42; }'
@@ -301,6 +301,6 @@ def test_kernels_are_compiled_elsewhere_where_the_cache_cannot_be_written(homele
     assert library is not None
     assert library.answer() == 42
     assert len(list((homeless / "tmp").glob("seqlab-*/compiled/*.so"))) == 1
-    [said] = capsys.readouterr().err.splitlines()
+    [said] = [str(one.message) for one in recwarn]
     assert str(homeless / "file") in said
     compiler.compiled.cache_clear()

@@ -403,7 +403,7 @@ def test_of_large_data_the_choice_is_kept(tmp_path, monkeypatch):
     path.write_text("\n\n".join(sentences(500)))
     asked = Asked(DataSettings(train=str(path)), ("text",))
     small = held_out(asked)
-    monkeypatch.setattr(readers, "SMALL", 100)
+    monkeypatch.setattr(readers, "QUICK", 100)
     assert held_out(asked) == small
     monkeypatch.setattr(readers, "choose", None)  # it is not called again
     assert held_out(asked) == small

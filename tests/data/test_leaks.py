@@ -41,7 +41,7 @@ def test_a_share_of_the_rows(tmp_path):
     )
     one = found(tmp_path / "a.csv", tmp_path / "b.csv", ("text", "label"))
     assert (one.unit, one.common, one.units) == ("record", 40, 100)
-    assert str(one) == "caution: 40 of 100 held-out records (40 % of the text) are also in the training data"
+    assert str(one) == "40 of 100 held-out records (40 % of the text) are also in the training data"
 
 
 def test_a_text_pasted_into_another(tmp_path):
@@ -80,7 +80,7 @@ def test_built_in_sets_are_not_looked_at(tmp_path):
 def test_it_is_measured_once(tmp_path, monkeypatch):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("\n".join(sentences(400)))
-    monkeypatch.setattr(leaks, "SMALL", 100)
+    monkeypatch.setattr(leaks, "QUICK", 100)
     first = found(tmp_path / "a.txt", tmp_path / "b.txt")
     monkeypatch.setattr(leaks, "_compared", None)
     assert found(tmp_path / "a.txt", tmp_path / "b.txt") == first

@@ -64,9 +64,20 @@ def assert_alike(found, expected, where=""):
         assert found == expected, where
 
 
+def comparable(expected):
+    """Without what is told in other words now: errors of forecasts pooled over columns of different units, and the line
+    that a forecast is printed as."""
+    forecasts = "numbers" in expected["figures"]
+    figures = {k: v for k, v in expected["figures"].items() if not (forecasts and k in ("mse", "mae", "naive_mse"))}
+    answers = [
+        {k: v for k, v in one.items() if k != "answer"} if forecasts else one for one in expected.get("answers", [])
+    ]
+    return {**expected, "figures": figures, **({"answers": answers} if answers else {})}
+
+
 def test_every_family_of_models_has_a_golden_run():
     kinds = {make.FAMILIES[name]["model"]["kind"] for name in make.FAMILIES} | {"mixture"}
-    assert kinds == set(seqlab.registry.names("model"))
+    assert kinds == set(seqlab.registry.MODELS)
 
 
 @pytest.mark.parametrize("path", FINISHED, ids=name_of)
@@ -74,7 +85,7 @@ def test_golden_runs_load_to_the_same_answers(path, golden):
     run = seqlab.load(golden(path))
     expected = json.loads((path.parents[1] / "expected.json").read_text(encoding="utf-8"))
     found = json.loads(json.dumps(make.answers_of(run, Path("."))))
-    assert_alike(found, expected[path.name], path.name)
+    assert_alike(found, comparable(expected[path.name]), path.name)
 
 
 @pytest.mark.parametrize("path", HALF, ids=name_of)

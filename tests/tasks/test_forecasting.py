@@ -16,6 +16,7 @@ from seqlab.data.series_windows import places
 from seqlab.errors import SeqlabError
 from seqlab.recipe import Recipe
 from seqlab.tasks.forecasting import Forecasting
+from seqlab.training.manifest import accept
 from seqlab.training.trainer import Silence
 
 
@@ -168,6 +169,7 @@ def test_columns_that_are_left_out_are_said(tmp_path):
     for part in ("'date' (no numbers)", "'kind' (no numbers)", "'year' (counts time)", "task.columns"):
         assert part in note
     assert "\n" not in note
+    accept(run.folder)
     loaded = seqlab.load(run.folder)
     assert loaded.evaluate() == run.evaluate()
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"sales"}
@@ -189,6 +191,7 @@ def test_a_run_that_reads_a_year_goes_on_reading_it(tmp_path):
     text = (run.folder / "recipe.yaml").read_text()
     (run.folder / "recipe.yaml").write_text(re.sub(r"columns:\n\s+- year\n\s+- sales\n", "columns: null\n", text))
     assert "- year" not in (run.folder / "recipe.yaml").read_text()
+    accept(run.folder)
     loaded = seqlab.load(run.folder)
     assert loaded.evaluate() == run.evaluate()
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"year", "sales"}

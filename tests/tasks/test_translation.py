@@ -68,10 +68,9 @@ def test_sources_that_are_too_long_are_judged_and_said(reverser, tmp_path):
     with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: judged as empty answers"):
         found = run.evaluate(data, metrics=["exact"])
     assert (found["exact"], found["too_long"]) == (90.0, 1)
-    assert found["notes"] == [found["signature"]["too_long"]]
+    assert found["signature"]["too_long"] in found["notes"]
     whole = reverser.evaluate(data, metrics=["exact"])
     assert whole["too_long"] == 0
-    assert "notes" not in whole
     assert "too_long" not in whole["signature"]
 
 

@@ -18,7 +18,7 @@ from small_runs import differences, outcome, recipe, saved_steps, train_until, u
 from test_ranks import start_ranks
 
 import seqlab
-from seqlab.errors import RunError, RunWarning
+from seqlab.errors import Caution, RunError
 from seqlab.launch import train
 from seqlab.run import load
 from seqlab.training.lock import Lock, Locked
@@ -184,7 +184,7 @@ def test_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     train(recipe(tmp_path, "streams", steps=4), out=tmp_path / "run")
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    with pytest.warns(RunWarning, match="has no locks") as told:
+    with pytest.warns(Caution, match="has no locks") as told:
         seqlab.average(tmp_path / "run", tmp_path / "mean", last=2)
     assert len(told) == 1
     assert not (tmp_path / "mean/.lock").exists()

@@ -18,7 +18,7 @@ from seqlab.data.cache import Lock, kept
 from seqlab.data.contents import Asked, bytes_in, texts_in
 from seqlab.data.holding_out import Split, content, ways
 from seqlab.data.progress import bytes_of, work
-from seqlab.data.readers import SMALL, both_fingerprints, described, fingerprint, held_out, read, sources
+from seqlab.data.readers import QUICK, both_fingerprints, described, fingerprint, held_out, read, sources
 from seqlab.data.units import Unit, cutter, digest
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
@@ -45,9 +45,9 @@ class Overlap:
 
     def __str__(self) -> str:
         percent = f"{100 * self.share:.0f}" if self.share >= 0.1 else f"{100 * self.share:.1g}"
-        caution = "caution: " if self.share >= MUCH else ""
         held_out = f"{self.common:,} of {self.units:,} held-out {self.unit}s"
-        return f"{caution}{held_out} ({percent} % of the text) are also in the training data"
+        chance = " (so few may be by chance)" if self.share < MUCH else ""
+        return f"{held_out} ({percent} % of the text) are also in the training data{chance}"
 
 
 def overlap(train: Asked, valid: Asked) -> Overlap | None:
@@ -59,7 +59,7 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
     if valid.data.valid is None or not files:
         return None
     train, valid = (replace(one, data=one.data.model_copy(update={"scramble": 0.0})) for one in (train, valid))
-    if _size(train, "train") + _size(valid, "valid") <= SMALL:
+    if _size(train, "train") + _size(valid, "valid") <= QUICK:
         return _compared(train, valid)
 
     def build(room: Path) -> None:
@@ -161,10 +161,10 @@ def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, A
     if all(isinstance(source, str) for source in sources(data, "train")):
         return f"{what}: these built-in sets depend on the version of Python"
     if data.hold_out_by == "number":
-        what = f"caution: {what}, and this run holds out records by their number"
+        what = f"{what}, and this run holds out records by their number"
         return f"{what}: some that it was trained on may now be held out"
     if asked is None:
-        return f"caution: {what}: some of what is held out now may have been trained on"
+        return f"{what}: some of what is held out now may have been trained on"
     now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
     count = "" if now is None else f" {now.count} are held out now" + (f", {then} then" if then else "")
     return f"{what}:{count}; chosen by content, nothing that was trained on is among them unless it was edited"

@@ -21,6 +21,7 @@ from seqlab.errors import DataError, caution
 
 HEADERS = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
+INSTALL = "; install g++ (apt install g++, or xcode-select --install)"
 
 
 @cache
@@ -28,7 +29,7 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
     """A library made of a source by this machine's compiler; None where that cannot be had."""
     compiler = _compiler()
     if compiler is None:
-        _slow("there is no C++ compiler here")
+        _slow("there is no C++ compiler here", INSTALL)
         return None
     try:
         # all that the compiler assumes of this machine, and its own version
@@ -43,9 +44,12 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
         except OSError as error:  # not writable, of another user, full, or mounted so that nothing there is executed
             _elsewhere(cache_folder(), temporary_folder(), str(error.strerror or error))
             return _loaded(command, source, temporary_folder() / "compiled" / name)
-    except (OSError, subprocess.SubprocessError, DataError) as error:
-        _slow(f"the C++ compiler {compiler} failed ({_reason(error)})")
-        return None
+    except subprocess.SubprocessError as error:
+        lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+        _slow(f"the C++ compiler {compiler} failed ({lines[0] if lines else error})", INSTALL)
+    except (OSError, DataError) as error:
+        _slow(f"kernels cannot be compiled ({error})", INSTALL if shutil.which(compiler) is None else "")
+    return None
 
 
 def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
@@ -57,17 +61,10 @@ def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
 
 
 @cache
-def _slow(why: str) -> None:
+def _slow(why: str, advice: str) -> None:
     """Said once; not to those who want no compiler."""
     if os.environ.get("CXX") != "false":
-        what = "recurrent nets train and texts are written several times more slowly"
-        caution(f"{why}: {what}; install g++ (apt install g++, or xcode-select --install)")
-
-
-def _reason(error: Exception) -> str:
-    complaint = getattr(error, "stderr", None) or b""
-    lines = complaint.decode(errors="replace").strip().splitlines()
-    return lines[0] if lines else str(error)
+        caution(f"{why}: recurrent nets train and texts are written several times more slowly{advice}")
 
 
 @cache
