@@ -143,8 +143,8 @@ def test_a_translator(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + pairs, encoding="utf-8")
     keys = ["tokenizer={kind: character}", "model.width=16", "decoding.beam=1"]
     recipe = Recipe.load("translation/transformer", [f"data.train={tmp_path / 'pairs.tsv'}", *keys])
-    written, times = Run.written, []
-    monkeypatch.setattr(Run, "written", lambda *given: times.append(1) or written(*given))
+    answers, times = Run.answers, []
+    monkeypatch.setattr(Run, "answers", lambda *given: times.append(1) or answers(*given))
     results = compare([recipe], budget="1s", out=tmp_path / "runs")
     assert times == [1]
     report(results, tmp_path, as_json=True)
