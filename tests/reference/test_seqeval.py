@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.objectives.spans import follows, spans
 from seqlab.objectives.tags import Tags, TagScores
@@ -78,7 +79,7 @@ def test_precision_recall_and_f1(pairs):
     gold, guesses = ([[pair[side] for pair in row] for row in pairs] for side in (0, 1))
     names = sorted({tag for row in [*gold, *guesses, ["B-X"]] for tag in row})
     tokenizer = WordTokenizer.fit(["word"], WordTokenizer.Settings(split="whitespace"))
-    given_sentences = [Sentence(["word"] * len(tags), tags) for tags in gold]
+    given_sentences = [Sentence(["word"] * len(tags), tags, Record({}, "made", 1)) for tags in gold]
     known = Known(names, None, Known.learnt(given_sentences).alphabet)
     split = TaggedSentences(given_sentences, tokenizer, known)
     head = TagScores(len(names), names)
