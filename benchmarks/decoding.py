@@ -180,7 +180,7 @@ def loaded_run(folder: Path) -> Run:
         "tokenizer": {"kind": "ids", "vocab_size": VOCAB},
         "model": model,
         "objective": {"kind": "next-token"},
-        "training": {"steps": 1, "batch_size": 1},
+        "training": {"steps": 1, "batch_size": 1, "learning_rate": 1e-9},
     }
     train(Recipe.from_dict(settings), out=folder / "run")
     return load(folder / "run")
