@@ -123,5 +123,16 @@ def exact(name: str) -> LanguageModel:
     return model if isinstance(model, NGram | Mixture) else copy.deepcopy(model).double()
 
 
+def learnable(name: str, gradient: torch.Tensor) -> torch.Tensor:
+    """The rows of a weight's gradient, without the bias of keys: a softmax does not see what it adds to all scores of a
+    query alike, so that its gradient is zero, or what rounding errors leave."""
+    if name.endswith("query_key_value.bias"):
+        query, _, value = gradient.chunk(3)
+        gradient = torch.cat([query, value])
+    elif name.endswith("key_value.bias"):
+        gradient = gradient.chunk(2)[1]
+    return gradient.abs().flatten(1).sum(1) if gradient.dim() > 1 else gradient.abs()
+
+
 def some_tokens(rows: int, time: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(VOCAB, (rows, time), generator=torch.Generator().manual_seed(seed))
