@@ -62,3 +62,14 @@ def test_a_model_that_sees_its_targets_is_seen(lm, monkeypatch):
     found = first_loss(lm)
     assert not found.ok
     assert "too low" in found.note
+
+
+def test_held_out_data_that_were_trained_on_are_seen(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        text = "".join(f"paragraph {n} says {n * n}\n\n" for n in range(60))
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    data = [f"data.train={tmp_path / 'a.txt'}", f"data.valid={tmp_path / 'b.txt'}"]
+    found = checkup.check(Recipe.load("lm/ngram", [*data, "tokenizer.kind=character"]))
+    (told,) = [one for one in found if one.name == "held out"]
+    assert not told.ok
+    assert told.value == "100% of it trained on"

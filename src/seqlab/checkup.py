@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from seqlab.build import choose_device
+from seqlab.data.leaks import MUCH, overlap
 from seqlab.data.order import Cursor, Indices
 from seqlab.models.language_model import LanguageModel
 from seqlab.preparation import Prepared, memory_for_steps, prepare
@@ -67,8 +68,10 @@ def _data(prepared: Prepared) -> Finding:
 def _held_out(prepared: Prepared) -> list[Finding]:
     notes = prepared.notes
     found = [Finding("held out", notes["held_out"], "what the figures are measured on")] if "held_out" in notes else []
-    if "overlap" in notes:
-        found.append(Finding("held out", "", notes["overlap"], ok=not notes["overlap"].startswith("caution")))
+    asked = prepared.task.reads(prepared.recipe)
+    common = overlap(asked, asked) if asked is not None and "overlap" in notes else None
+    if common is not None:
+        found.append(Finding("held out", f"{common.share:.0%} of it trained on", str(common), common.share < MUCH))
     return found
 
 

@@ -29,6 +29,7 @@ UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
 """What models that write no texts are compared by: the first of these that all of them have."""
 
 FEW_LOST = 0.001
+"""Shares of lines that tokenizers change: those that differ by no more than this compare."""
 FEW_UNKNOWN = 0.001
 """Shares of unknown tokens that differ by no more than this compare: were each of them 20 bits too cheap, the figure
 would change by 0.02 bits a token, less than what another seed changes."""
@@ -51,9 +52,9 @@ class Result:
     curve: list[dict[str, float]] = field(repr=False)
     """Held-out figures over training time."""
     flops: float | None = None
+    """Floating-point operations of the training; None where nothing is learnt by gradients."""
     lost: float = 0.0
     """The share of the held-out lines that do not come back from their tokens as they were."""
-    """Floating-point operations of the training; None where nothing is learnt by gradients."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ class Run:
     def _caution(self) -> dict[str, str]:
         """What a signature says of scores that are no probabilities."""
         normalised = getattr(self.objective.body, "normalised", True)
-        return {} if normalised else {"scores": "do not sum to one: the perplexity is none"}
+        return {} if normalised else {"scores": "do not sum to one: there is no perplexity"}
 
     def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
         """The held-out part of its data, or other files in its place."""

@@ -243,3 +243,12 @@ def test_a_log_that_is_being_written(tmp_path: Path) -> None:
         assert read_log(log.path) == entries[: (size >= first) + (size == len(data))]
     log.cut(first)
     assert read_log(log.path) == entries[:1]
+
+
+@pytest.mark.parametrize("name", ["step-3", "step-00000003", "step-x"])
+def test_what_only_looks_like_a_checkpoint_is_none(tmp_path, name):
+    """A folder of another name, or a link to one that is gone."""
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / name).symlink_to(tmp_path / "gone")
+    assert Checkpoints(tmp_path).newest() is None
+    assert Checkpoints(tmp_path).best() is None

@@ -89,8 +89,10 @@ def predict(
                 columns += ["alignment"] if alignments else []
                 there = [key for key in columns if key in shown or "error" in shown]
                 click.echo("\t".join(_shown(shown.get(key, "")) for key in there))
-    for name in whole:
-        click.echo(f"note: {name} is answered as one text; --lines answers each of its lines", err=True)
+    if whole:
+        first, *others = whole
+        names, each = (f"{first} and {len(others):,} more are", " each") if others else (f"{first} is", "")
+        click.echo(f"note: {names} answered as one text{each}; --lines answers each of its lines", err=True)
     note_unknown(unknown)
 
 

@@ -65,7 +65,7 @@ def score(
     with Bar("score", quiet=as_json):
         scored = [(number, text, one) for (number, text), one in zip(lines, loaded.score(texts), strict=True)]
     if rank:
-        scored.sort(key=lambda line: -line[2].log_probability)
+        scored.sort(key=lambda line: (not line[2].tokens, -line[2].log_probability))  # what has no tokens has no rank
     if as_json:
         for number, text, one in scored:
             figures = asdict(one) | {"perplexity": one.perplexity}

@@ -195,7 +195,8 @@ class _Memory:
 
 
 def _call(function: Any, program: Program, own: Pass, call: _Memory, matrices: list[Tensor], reverse: bool) -> None:
-    like, threads = call.like, torch.get_num_threads()
+    like = call.like
+    threads = torch.get_num_threads() if call.rows > 1 else 1  # a row is too little to be worth a barrier at every step
     library = maps(like.dtype)
     assert library is not None
     lanes = library.lanes()

@@ -231,10 +231,9 @@ class Forecasting(Task):
             self._scaling_of_outputs.undone(last(one, mask if every else None).cpu().numpy().astype(np.float64))
             for one in (targets, forecasts)
         )
-        columns = ["answer"] if self.settings.mode == "answer" else self.columns[: len(self.outputs)]
         losses = np.square(forecast - truth).sum((1, 2)).tolist()
         each = zip(records, losses, truth.tolist(), forecast.tolist(), strict=True)
-        return [Forecasted(record, "", loss, columns, right, own) for record, loss, right, own in each]
+        return [Forecasted(record, "", loss, self.names, right, own) for record, loss, right, own in each]
 
     def ahead(self, steps: int) -> Forecasting:
         """Where that is more than the horizon, forecasts are read as if they had happened."""

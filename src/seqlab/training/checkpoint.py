@@ -95,7 +95,7 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """The steps that have a checkpoint, whole or not, in order."""
         names = [path.name for path in self.folder.glob("step-*")] if self.folder.is_dir() else []
-        return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
+        return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d{8,}", name))
 
     def whole(self) -> Iterator[Snapshot]:
         """The newest first; damaged ones are named and passed over."""
@@ -111,7 +111,7 @@ class Checkpoints:
         """The newest whole one."""
         steps = self.steps()[::-1]
         found, faults = self._first_whole(steps, rank)
-        if steps and found is None and not faults:
+        if found is None and not faults and steps != self.steps()[::-1]:
             return self.newest(rank)  # a training has just removed all of them, and there are newer ones
         return self._told(found, faults)
 
@@ -120,7 +120,7 @@ class Checkpoints:
         named = self._named_best()
         steps = sorted(self.steps(), key=lambda step: (step == named, step), reverse=True)
         found, faults = self._first_whole(steps)
-        if steps and found is None and not faults:
+        if found is None and not faults and set(steps) != set(self.steps()):
             return self.best()  # a training has just removed all of them, and there are newer ones
         if found is not None and found.facts["step"] != named:
             if named != self._named_best():

@@ -39,8 +39,8 @@ class Lock:
         self.made: list[Path] = []
         try:
             while self.file < 0:
-                self._make_folder()
-                with suppress(FileNotFoundError):  # another process has just removed the folder
+                with suppress(FileNotFoundError):  # another process has just removed the folder, or one above it
+                    self._make_folder()
                     self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
                     fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if os.stat(self.path).st_ino == os.fstat(self.file).st_ino:
