@@ -124,7 +124,8 @@ def processor() -> str:
 
 def run(configuration: Configuration, tests: list[str], more: list[str], kernels: Path) -> Result:
     threads = str(configuration.threads)
-    environment = {**os.environ, **configuration.environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    asked = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive"}  # others may be at work
+    environment = {**os.environ, **configuration.environment, **asked}
     probe = PROBE.format(threads=threads)
     probed = subprocess.run([sys.executable, "-c", probe], env=environment, cwd=ROOT, capture_output=True, text=True)
     bits = tuple(probed.stdout.split()) if probed.returncode == 0 else ("?",) * len(LIBRARIES)
