@@ -124,7 +124,9 @@ def processor() -> str:
 
 def run(configuration: Configuration, tests: list[str], more: list[str], kernels: Path) -> Result:
     threads = str(configuration.threads)
-    environment = {**os.environ, **configuration.environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    asked = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    # threads that wait do not spin: on a busy machine the others would wait for them
+    environment = {**os.environ, **configuration.environment, **asked, "OMP_WAIT_POLICY": "passive"}
     probe = PROBE.format(threads=threads)
     probed = subprocess.run([sys.executable, "-c", probe], env=environment, cwd=ROOT, capture_output=True, text=True)
     bits = tuple(probed.stdout.split()) if probed.returncode == 0 else ("?",) * len(LIBRARIES)
