@@ -58,6 +58,8 @@ NUMERIC = {
 def pytest_configure(config: pytest.Config) -> None:
     _make_cache(config)
     _read_seed(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NamesFailures(config))
 
 
 def _make_cache(config: pytest.Config) -> None:
@@ -148,6 +150,19 @@ def pytest_runtest_makereport(item: pytest.Item):
     report = (yield).get_result()
     if report.failed:
         report.sections.append(("seed", f"again with the same numbers: {_again(item.config)}"))
+
+
+class NamesFailures:
+    """At once: a session that is stopped before its end prints no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f" {report.nodeid} failed")
 
 
 # ---------------------------------------------------------------------- skips

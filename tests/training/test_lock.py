@@ -201,6 +201,14 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("out", ["/proc/seqlab/out", "link", "link/run"])
+def test_a_folder_that_cannot_be_made(out: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"cannot write here .*; choose another --out"):
+        Lock(tmp_path / out)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_resume_of_a_run_that_holds_its_own_lock(tmp_path: Path) -> None:
     """Also in one process: two threads of a program are two trainings."""
     plan = recipe(tmp_path, "streams")

@@ -18,6 +18,7 @@ from seqlab.errors import RunError, caution
 
 FILE = ".lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+TRIES = 100
 PATIENCE = 1.0
 """Seconds until whoever has just locked a folder must have written who it is."""
 
@@ -38,14 +39,7 @@ class Lock:
         self.folder, self.path, self.file = folder, folder / FILE, -1
         self.made: list[Path] = []
         try:
-            while self.file < 0:
-                with suppress(FileNotFoundError):  # another process has just removed the folder, or one above it
-                    self._make_folder()
-                    self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-                    fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if os.stat(self.path).st_ino == os.fstat(self.file).st_ino:
-                        break
-                self._close()  # another process has just removed the lock that was opened
+            self._take()
             self._introduce()
         except BlockingIOError:
             self._close()
@@ -60,6 +54,21 @@ class Lock:
                 hint = "choose another --out, or make room"
                 raise RunError(f"cannot write here ({error.strerror})", where=str(folder), hint=hint) from None
             said(f"{folder}: this file system has no locks; make sure that nothing else writes into the run")
+
+    def _take(self) -> None:
+        """Again where another process has just removed the folder, one above it, or the lock that was opened."""
+        for _ in range(TRIES):
+            try:
+                self._make_folder()
+                self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.stat(self.path).st_ino == os.fstat(self.file).st_ino:
+                    return
+            except FileNotFoundError:
+                pass
+            self._close()
+        # nothing can be made here at all: below /proc, behind a broken link
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _make_folder(self) -> None:
         missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
