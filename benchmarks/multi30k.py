@@ -71,7 +71,8 @@ def train(arguments: argparse.Namespace) -> None:
     recipe = recipe_of(arguments.model, arguments.reverse, arguments.seed, arguments.epochs, arguments.overrides)
     run = seqlab.train(recipe, out=folder, resume=True)
     split = run.held_out(str((DATA / "test_2016_flickr").resolve()))
-    written, references = run.written(split), list(run.task.references(split))
+    written = [answer["answer"] for answer in run.answers(split)]
+    references = list(run.task.references(split))
     result = {
         "model": name,
         "weights": run.parameters,

@@ -40,7 +40,7 @@ def check(recipe: Recipe) -> list[Finding]:
     """Nothing is written; the recipe's own batches, on copies of its model."""
     device = choose_device(recipe.training.device)
     prepared = prepare(recipe, device, Silence())
-    findings = [_data(prepared), *_held_out(prepared)]
+    findings = [*_data(prepared), *_held_out(prepared)]
     if prepared.counts:
         return [*findings, Finding("training", "counts", "this model counts and has no steps")]
     with tempfile.TemporaryDirectory() as folder, memory_for_steps():
@@ -58,11 +58,14 @@ def check(recipe: Recipe) -> list[Finding]:
         ]
 
 
-def _data(prepared: Prepared) -> Finding:
+def _data(prepared: Prepared) -> list[Finding]:
     weights = sum(p.numel() for p in prepared.objective.parameters())
     sizes = ", ".join(f"{name} {value:,}" for name, value in prepared.task.sizes.items())
     examples = f"{len(prepared.train_split):,} training examples" if not prepared.counts else "counted in one pass"
-    return Finding("model and data", f"{weights:,} weights, {sizes}", examples)
+    return [
+        Finding("model and data", f"{weights:,} weights, {sizes}", examples),
+        *(Finding("data", "not all of it", note) for note in prepared.left_out),
+    ]
 
 
 def _held_out(prepared: Prepared) -> list[Finding]:

@@ -66,6 +66,11 @@ class Prepared:
     """What a run should remember of its held-out data."""
 
     @property
+    def left_out(self) -> list[str]:
+        """What the splits say of examples or columns that are not read as they stand in the data."""
+        return list(dict.fromkeys(split.note for split in (self.train_split, self.valid_split) if split.note))
+
+    @property
     def counts(self) -> bool:
         """Whether the model learns by counting, all at once: it has `fit`, and nothing for an optimizer."""
         weights = any(p.requires_grad for p in self.objective.parameters())
@@ -202,10 +207,10 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
-    for note in dict.fromkeys(getattr(split, "note", "") for split in (train_split, valid_split)):
-        if note:
-            watcher.said(note)
-    return Prepared(recipe, task, objective, train_split, valid_split, notes)
+    prepared = Prepared(recipe, task, objective, train_split, valid_split, notes)
+    for note in prepared.left_out:
+        watcher.said(note)
+    return prepared
 
 
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:

@@ -145,7 +145,7 @@ class Run:
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = {**self.task.metrics(totals, split)}
-        known = [getattr(split, "note", ""), *(signature.get(name, "") for name in ("changed", "overlap"))]
+        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap"))]
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
@@ -192,15 +192,15 @@ class Run:
         task, objective = self.task, self.answering
         return self._each(cast(Examples, split), batch_size, lambda *about: list(task.outcomes(objective, *about)))
 
-    def written(self, split: Split, batch_size: int | None = None) -> list[str]:
-        """What the model writes for each example of a split, first to last; nothing where sources are too long."""
-        return [answer["answer"] for answer in self.answers(split, batch_size)]
-
     @property
     def _caution(self) -> dict[str, str]:
         """What a signature says of scores that are no probabilities."""
         normalised = getattr(self.objective.body, "normalised", True)
-        return {} if normalised else {"scores": "do not sum to one: there is no perplexity"}
+        return (
+            {}
+            if normalised
+            else {"scores": "its scores do not sum to one: loss and perplexity compare with nothing else"}
+        )
 
     def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
         """The held-out part of its data, or other files in its place."""
@@ -303,7 +303,10 @@ class Run:
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        return self.answers(task.asked(self.recipe.data.model_copy(update=update)), batch_size, task)
+        split = task.asked(self.recipe.data.model_copy(update=update))
+        if split.note:
+            caution(split.note)
+        return self.answers(split, batch_size, task)
 
     def answers(self, split: Split, batch_size: int | None = None, task: Task | None = None) -> Iterator[Answer]:
         """One for each example, first to last, with its place and how many of its tokens are unknown.

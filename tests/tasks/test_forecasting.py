@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from tolerance import rounding
 
 import seqlab
+from seqlab.checkup import check
 from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.data.series_windows import places
-from seqlab.errors import SeqlabError
+from seqlab.errors import Caution, SeqlabError
 from seqlab.recipe import Recipe
 from seqlab.tasks.forecasting import Forecasting
 from seqlab.training.manifest import accept
@@ -210,6 +211,9 @@ def test_windows_that_are_cut_short_are_said(tmp_path):
     assert said[0].startswith(f"{train.shorter} of {len(train)} training windows")
     assert said[1].startswith(f"{valid.shorter} of {len(valid)} held-out windows")
     assert run.evaluate()["signature"]["shorter windows"] == valid.shorter
+    assert {finding.note for finding in check(made) if finding.name == "data"} == set(said)
+    with pytest.warns(Caution, match="^15 of 30 series have fewer steps than task.window=10$"):
+        run.predict(str(tmp_path / "a.jsonl"))
 
 
 def test_a_window_longer_than_the_only_series_is_said(tmp_path):

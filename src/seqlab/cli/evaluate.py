@@ -9,7 +9,7 @@ import click
 
 from seqlab.cli.options import checkpoint, device, picture, settings_among
 
-CAUTIONS = ("changed", "overlap")
+CAUTIONS = ("scores", "changed", "overlap")
 """Entries of a signature that are printed as notes, on lines of their own."""
 
 
@@ -87,9 +87,6 @@ def evaluate(
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
     if metrics is not None:
         metrics_of(metrics)  # a name that is none is better said now than after the work
-        if not loaded.task.writes:
-            hint = "leave --metric out: only tasks that write texts have it (translation)"
-            raise RunError(f"writes no texts that {' and '.join(metrics)} could judge", where=run, hint=hint)
     if by_length and not (loaded.task.judges if metrics is None else metrics):
         raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
     files = list(data) or None

@@ -39,6 +39,9 @@ def padded(sequences: Sequence[Sequence[int]], filler: int = 0) -> tuple[Tensor,
 class Split(Protocol):
     """The examples of one split, encoded and ready to be batched."""
 
+    note: str
+    """What a person who trains on them, or measures with them, should know; mostly nothing."""
+
     def __len__(self) -> int: ...
 
     def order(self, batch_size: int, seed: int) -> Order:
@@ -58,7 +61,6 @@ class Examples(ABC):
     """
 
     note = ""
-    """What a person who trains on them should know."""
 
     def __init__(self, lengths: Sequence[int], training: bool) -> None:
         self.lengths, self.training = np.asarray(lengths, dtype=np.int64), training

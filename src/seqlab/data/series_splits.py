@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from seqlab.data.holding_out import FEWEST_DOCUMENTS
 from seqlab.data.randomness import permute
-from seqlab.data.readers import FEWEST_DOCUMENTS, sources
+from seqlab.data.readers import sources
 from seqlab.data.series import VALUE, Found, Layout, Series, series_of
 from seqlab.data.synthetic import synthetic
 from seqlab.errors import DataError

@@ -258,7 +258,12 @@ class Forecasting(Task):
         if self.settings.mode == "answer":
             return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, False, records)
         ends = np.array([(number, len(one)) for number, one in enumerate(series)])
-        return SeriesWindows(series, ends, Shape(self.settings.window, 0, len(nothing)), nothing, False, records)
+        shape = Shape(self.settings.window, 0, len(nothing))
+        split = SeriesWindows(series, ends, shape, nothing, False, records)
+        if split.shorter:
+            window = self.settings.window
+            split.note = f"{split.shorter:,} of {len(split):,} series have fewer steps than task.window={window}"
+        return split
 
     def nothing(self, record: Record) -> dict[str, Any]:
         return {"answer": "", "forecast": {}}

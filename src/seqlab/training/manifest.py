@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,10 @@ class Manifest:
             raise RunError("is damaged", where=str(path), hint=_hint(folder)) from None
 
     def write(self, folder: Path) -> None:
+        """After all that it lists is on the disk: a power failure leaves no manifest of files that are not there."""
+        for name in self.files:
+            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+                os.fsync(file.fileno())
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
         write_whole(folder / FILE, as_json({"format": FORMAT, "run": self.run, "files": files}))
 
