@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tolerance import close, rounding
+from tolerance import SMALL_NET, close, rounding
 
 import seqlab
 from seqlab.conversion import export_arpa, import_arpa
@@ -19,7 +19,7 @@ TEXT = " ".join(f"the {animal} {verb} the {thing}." for animal in ("cat", "dog")
                 for thing in ("mouse", "house", "bone"))  # fmt: skip
 
 
-LOSS = rounding(64, 5)
+LOSS = rounding(SMALL_NET, 5)
 """By how much the loss of a token may differ: nets of width 12 and logits below 5."""
 
 
@@ -213,7 +213,7 @@ def test_a_part_that_expects_nothing_leaves_it_to_the_other(runs: dict[str, Path
     logits = mixed.model.logits(states)
     close(logits, own + mixed.model.weights[1].log(), steps=8)
     targets = torch.arange(mixed.model.vocab_size)
-    close(-mixed.model.losses(states.expand(len(targets), -1), targets), logits[0], steps=64)
+    close(-mixed.model.losses(states.expand(len(targets), -1), targets), logits[0], steps=SMALL_NET)
     assert len(mixed.generate("bbbbb", tokens=5, temperature=0)[0]) == 5
 
 

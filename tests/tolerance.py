@@ -17,6 +17,9 @@ from torch import Tensor
 EPSILON = torch.finfo(torch.float32).eps
 """The distance from 1 to the next number of float32; a single operation is wrong by half of it, in proportion."""
 
+SMALL_NET = 64
+"""Roundings one after the other in a small net of the tests: sums of up to 32 products, in a layer or two."""
+
 
 def rounding(steps: float, size: float = 1.0) -> float:
     """By how much two float32 computations may differ that round `steps` times, one after the other, numbers of `size`.

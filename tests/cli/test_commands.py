@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 from seqlab.cli import COMMANDS, group
 
@@ -192,7 +192,7 @@ def test_generate_greedily_and_with_a_beam(kind, seqlab, runs):
     assert one["texts"][0] + "\n" == greedy[0]
     five = json.loads(seqlab(*ask, "--beam", 5, "--samples", 5, "--json").out)
     assert five["log_probabilities"] == sorted(five["log_probabilities"], reverse=True)
-    assert five["log_probabilities"][0] >= one["log_probabilities"][0] - 6 * rounding(64, 5)
+    assert five["log_probabilities"][0] >= one["log_probabilities"][0] - 6 * rounding(SMALL_NET, 5)
     assert "log-probability" in seqlab(*ask, "--beam", 2, "--samples", 2).out
 
 
@@ -271,7 +271,7 @@ def test_the_score_of_a_line_is_what_evaluation_says(seqlab, runs, here):
         scored = json.loads(seqlab("score", runs[kind], "line.txt", "--json").out)
         measured = json.loads(seqlab("evaluate", runs[kind], "--data", "line.txt", "--json").out)
         assert scored["tokens"] == measured["tokens"]
-        assert scored["perplexity"] == pytest.approx(measured["perplexity"], rel=rounding(64, 5))
+        assert scored["perplexity"] == pytest.approx(measured["perplexity"], rel=rounding(SMALL_NET, 5))
 
 
 @pytest.mark.parametrize("kind", KINDS)

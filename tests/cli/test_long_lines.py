@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from tolerance import SMALL_NET, rounding
 
 import seqlab as api
 from seqlab.data.progress import shown_by
@@ -38,7 +39,7 @@ def test_scores_are_those_of_the_form_that_decodes(kind, runs):
     [expected] = score(run.decoder, [ids], run.tokenizer.end_id, getattr(run.recipe.task, "window", None))
     [found] = run.score([LINE])
     assert found.tokens == expected.tokens
-    assert found.log_probability == pytest.approx(expected.log_probability, rel=1e-5)
+    assert found.log_probability == pytest.approx(expected.log_probability, rel=rounding(SMALL_NET))
 
 
 @pytest.mark.parametrize("kind", ["ngram", "lstm", "gpt"])

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 import torch
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 from seqlab import registry
 from seqlab.decoding.beam import Hypothesis
@@ -92,7 +92,7 @@ def assert_same(found: Sequence[Hypothesis], alone: Sequence[Hypothesis], name: 
         assert found == alone
         return
     assert [one.tokens for one in found] == [one.tokens for one in alone]
-    near = max(len(one.tokens) for one in alone) * rounding(64, 10)
+    near = max(len(one.tokens) for one in alone) * rounding(SMALL_NET, 10)
     assert [one.rank for one in found] == pytest.approx([one.rank for one in alone], abs=near)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from shipped_models import BUILDERS, exact, shipped, some_tokens
-from tolerance import close, no_worse, rounding
+from tolerance import SMALL_NET, close, no_worse, rounding
 
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.generate import generate
@@ -194,7 +194,7 @@ def test_hypotheses_are_scored_as_their_text_is(name):
         return torch.stack([own.gather(1, text[0, len(prompt) :, None]).sum() for own, text in each])
 
     own, plain, best = torch.tensor([one.log_probability for one in found]), totals(shipped(name)), totals(exact(name))
-    no_worse(own, plain, best) if best.dtype == torch.float64 else close(own, plain, steps=64)
+    no_worse(own, plain, best) if best.dtype == torch.float64 else close(own, plain, steps=SMALL_NET)
     for one in found:
         assert one.rank == pytest.approx(one.log_probability / ((5 + len(one.tokens)) / 6) ** 0.6)
 

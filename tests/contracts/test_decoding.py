@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from shipped_models import BUILDERS, CONTEXT, exact, shipped, some_tokens
-from tolerance import close, no_worse, rounding
+from tolerance import SMALL_NET, close, no_worse, rounding
 
 from seqlab.decoding.choose import Greedy, Sample, gumbel
 from seqlab.decoding.generate import generate, read
@@ -135,7 +135,7 @@ def as_near(name, packed, computed):
     double precision (n-grams look up, a mixture holds bits), it is near the plain one."""
     found, plain = computed(packed).float(), computed(shipped(name)).float()
     if exact(name) is shipped(name):
-        close(found, plain, steps=64)
+        close(found, plain, steps=SMALL_NET)
     else:
         no_worse(found, plain, computed(exact(name)).double())
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 from shipped_models import BUILDERS, CONTEXT, VOCAB, build, exact, learnable, shipped, some_tokens
-from tolerance import close
+from tolerance import SMALL_NET, close
 from torch.nn import functional as F
 
 from seqlab.decoding.packing import packed
@@ -21,7 +21,7 @@ def chances(model, states):
 
 def assert_near(a, b):
     """In double precision; tables of n-grams, and the mixture with one, are float32: a handful of roundings."""
-    close(a, b, steps=64)
+    close(a, b, steps=SMALL_NET)
 
 
 def read(model, tokens, mask=None):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tolerance import close
+from tolerance import SMALL_NET, close
 
 import seqlab
 from seqlab.decoding import compiled, packing
@@ -156,7 +156,7 @@ def test_answers_of_a_loaded_run_are_the_same_in_any_batch(loaded, asked, name, 
         # without kernels, the attention of a recurrent translator multiplies by the library
         assert [one["answer"] for one in found] == [one["answer"] for one in alone]
         ranks = ([one["rank"] for one in answers] for answers in (found, alone))
-        close(*map(torch.tensor, ranks), steps=64)
+        close(*map(torch.tensor, ranks), steps=SMALL_NET)
 
 
 def texts(answers):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 import seqlab
 from seqlab.decoding.beam import Beam, beam_search
@@ -176,7 +176,7 @@ def test_batch_size_does_not_change_an_evaluation(trained):
     assert {key: value for key, value in one.items() if key != "loss"} == {
         k: v for k, v in other.items() if k != "loss"
     }
-    assert one["loss"] == pytest.approx(other["loss"], abs=rounding(64, 10))
+    assert one["loss"] == pytest.approx(other["loss"], abs=rounding(SMALL_NET, 10))
 
 
 def test_weights_are_called_body_and_head(trained):
@@ -204,7 +204,7 @@ def test_another_process_needs_the_code_and_is_told_so(train_once):
     assert without.stderr.count("\n") == 1
     given = subprocess.run([*command, "--code", code, "--json"], capture_output=True, text=True, check=False)
     assert given.returncode == 0, given.stderr
-    assert json.loads(given.stdout)["loss"] == pytest.approx(run.evaluate()["loss"], abs=rounding(64, 10))
+    assert json.loads(given.stdout)["loss"] == pytest.approx(run.evaluate()["loss"], abs=rounding(SMALL_NET, 10))
 
 
 def test_code_may_use_dataclasses_and_annotations_of_any_kind(tmp_path):

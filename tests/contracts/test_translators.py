@@ -4,7 +4,7 @@ import pytest
 import torch
 from shipped_models import learnable
 from shipped_translators import BUILDERS, LABELS, VOCAB, assert_same, build, exact, row_of, shipped, some_sources
-from tolerance import close, rounding
+from tolerance import SMALL_NET, close, rounding
 
 from seqlab.decoding.alignment import looked_at
 from seqlab.decoding.beam import Beam, beam_search
@@ -143,7 +143,7 @@ def test_a_penalty_for_what_was_not_looked_at(name):
             missed = weights.sum(0).clamp(1e-9, 1).log().sum().item()
             plain = one.log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
             # every logarithm is wrong by as much as a weight is in proportion, which is that of scores of size 20
-            assert one.rank == pytest.approx(plain + 0.2 * missed, abs=0.2 * len(weights.T) * rounding(64, 20))
+            assert one.rank == pytest.approx(plain + 0.2 * missed, abs=0.2 * len(weights.T) * rounding(SMALL_NET, 20))
 
 
 def test_no_hypothesis_is_shorter_than_asked(name):

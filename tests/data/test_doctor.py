@@ -53,7 +53,7 @@ CASES = [
     (
         "a.txt",
         b"one\n\ntwo\n\none\n",
-        [("duplicate line", 5, 10), ("empty line", 2, 4), ("empty line", 4, 9)],
+        [("duplicate", 5, 10), ("empty line", 2, 4), ("empty line", 4, 9)],
     ),
     ("a.txt", "lost \ufffd\n".encode(), [("replacement character", 1, 5)]),
     ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', [("broken row", 2, 9), ("broken row", 3, 16)]),
@@ -190,7 +190,7 @@ def test_words_in_columns_are_compared_by_sentence(write, name):
     assert found == (["words in columns"] if name in ("a.txt", "a.tsv") else [])
     twice = write(f"twice-{name}", text + sentence(3).replace(" ", blank))
     [again] = examine([twice], format="conllu" if name == "a.conllu" else "conll")
-    assert (again.kind, again.count, again.fault) == ("duplicate line", 1, False)
+    assert (again.kind, again.count, again.fault) == ("duplicate", 1, False)
     lines = text.splitlines()
     first = next(number for number, line in enumerate(lines, 1) if line.startswith("w3"))
     assert again.places[0].line == len(lines) + 1
@@ -221,7 +221,7 @@ def test_a_large_conll_file_prints_a_page(write):
     assert "0 faults, 101 notes" in result.output
     report = json.loads(run(path, "--json").output)
     counts = {finding["kind"]: (finding["count"], len(finding["places"])) for finding in report["findings"]}
-    assert counts == {"duplicate line": (100, 3), "words in columns": (1, 1)}
+    assert counts == {"duplicate": (100, 3), "words in columns": (1, 1)}
 
 
 # ---------------------------------------------------------------------- series

@@ -301,7 +301,7 @@ def test_doctor_of_parquet(table):
         ("NUL byte", 2),
         ("control character", 3),
         ("long line", 7),
-        ("duplicate line", 8),
+        ("duplicate", 8),
         ("empty line", 5),
         ("replacement character", 4),
         ("null value", 6),
@@ -332,7 +332,7 @@ def test_doctor_finds_rows_in_both(table):
 def test_doctor_of_lists_and_arrays(table, save):
     path = table({"text": [[1, -2], [], [3, None]]})
     assert found(path) == [("negative number", 1, True), ("empty line", 2, False), ("null value", 3, False)]
-    assert found(save(np.array([[1, 2], [3, 4], [1, 2]]))) == [("duplicate line", 3, False)]
+    assert found(save(np.array([[1, 2], [3, 4], [1, 2]]))) == [("duplicate", 3, False)]
     assert found(save(np.array([5, 5, -1, 5]))) == [("negative number", 1, True)]
     assert found(save(np.zeros(600_000, int))) == []
     assert found(save([0.5])) == []  # a series

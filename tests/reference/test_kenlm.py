@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 from seqlab.models.arpa import write_arpa
 from seqlab.models.ngram import NGram
@@ -63,7 +63,7 @@ def test_characters(tmp_path):
     write_arpa(model, words, tmp_path / "model.arpa.gz")
     spelt = " ".join(character.replace(" ", "\\u{20}") for character in text)
     expected = kenlm.Model(str(tmp_path / "model.arpa.gz")).score(spelt)
-    assert sum(scores(model, [0, *tokens, 0])) == pytest.approx(expected, abs=rounding(64, abs(expected)))
+    assert sum(scores(model, [0, *tokens, 0])) == pytest.approx(expected, abs=rounding(SMALL_NET, abs(expected)))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from small_translations import recipe, reversals, run_command
-from tolerance import close
+from tolerance import SMALL_NET, close
 
 import seqlab
 from seqlab.data.randomness import Key
@@ -30,7 +30,7 @@ def test_it_predicts_the_weighted_mean(ensemble):
     split = ensemble[0].held_out()
     batch = split.batch(list(range(6)), Key(0, 0))
     chances = [run.model.logits(run.objective.read(batch, None).states).softmax(-1)[batch["mask"]] for run in ensemble]
-    close(chances[2], 0.75 * chances[0] + 0.25 * chances[1], steps=64)
+    close(chances[2], 0.75 * chances[0] + 0.25 * chances[1], steps=SMALL_NET)
 
 
 def test_it_answers_and_is_judged_as_a_command(ensemble):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 import seqlab
 from seqlab.checkup import check
@@ -122,7 +122,7 @@ def test_forecasts_that_are_read_are_those_of_a_longer_series(run, table, tmp_pa
     added = zip(far["forecast"]["a"][:2], far["forecast"]["b"][:2], strict=True)
     longer.write_text(table.read_text() + "".join(f"x,{a!r},{b!r}\n" for a, b in added))
     [after] = run.predict(str(longer))
-    assert far["forecast"]["a"][2:] == pytest.approx(after["forecast"]["a"], rel=rounding(64))
+    assert far["forecast"]["a"][2:] == pytest.approx(after["forecast"]["a"], rel=rounding(SMALL_NET))
 
 
 def test_the_command_line(run, table):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from tolerance import rounding
+from tolerance import SMALL_NET, rounding
 
 import seqlab
 from seqlab.errors import DataError, RunError, SeqlabError
@@ -157,7 +157,7 @@ def test_in_a_recipe(kind, gpt2, bert, tmp_path):
         output = run.model(torch.tensor([[run.tokenizer.end_id, *ids[:-1]]]))
         expected = -run.model.losses(output.states[0], torch.tensor(ids)).sum().item()
     assert run.score(["Ein Mann und eine Frau."])[0].log_probability == pytest.approx(
-        expected, abs=len(ids) * rounding(64, 10)
+        expected, abs=len(ids) * rounding(SMALL_NET, 10)
     )
 
 

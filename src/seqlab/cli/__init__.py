@@ -31,7 +31,7 @@ COMMANDS = {
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, or print one.",
     "data": "Look at data before training on it, and at the cache.",
-    "demo": "Train an n-gram, an LSTM and a GPT on built-in text and compare them.",
+    "demo": "Train an n-gram, an LSTM and a GPT on built-in text, compare them, and mix them.",
 }
 
 

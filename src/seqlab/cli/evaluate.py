@@ -29,7 +29,8 @@ CAUTIONS = ("scores", "changed", "overlap")
 @click.option(
     "--errors",
     is_flag=True,
-    help="Also show what to look at next: what is taken for what, calibration, the worst and most surprising examples.",
+    help="Also show what to look at next: what is taken for what, calibration, the worst and most surprising examples "
+    "(of the data as they are, also with --scramble).",
 )
 @click.option("--worst", default=10, show_default=True, type=click.IntRange(1), help="So many examples of each kind.")
 @click.option(

@@ -38,7 +38,7 @@ KINDS: dict[str, Literal["fault", "note"]] = {
     "negative number": "fault",
     "overlap": "fault",
     "short overlap": "note",
-    "duplicate line": "note",
+    "duplicate": "note",
     "empty line": "note",
     "replacement character": "note",
     "BOM": "note",

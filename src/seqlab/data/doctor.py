@@ -75,8 +75,8 @@ def _among(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
 def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings) -> None:
     """Lines that occur before, here or in an earlier file."""
     again = ordered[1:][ordered[1:] == ordered[:-1]]
-    room = min(len(again), findings.room("duplicate line"))
-    findings.rest["duplicate line"] += len(again) - room
+    room = min(len(again), findings.room("duplicate"))
+    findings.rest["duplicate"] += len(again) - room
     again = np.unique(again)
     first = np.full(len(again), -1)  # the running number of the line where each of them occurred first
     base = 0
@@ -92,7 +92,7 @@ def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings)
                 first[which] = base + index
         for (number, before), (byte, text) in zip(found.items(), _located(path, list(found)), strict=True):
             what = f"as {_place(hashes, before)}: {_shown(text)}"
-            findings.add("duplicate line", str(path), number, byte, what)
+            findings.add("duplicate", str(path), number, byte, what)
         room -= len(found)
         base += len(of_file)
 

@@ -56,6 +56,11 @@ def trace(
 class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs every operation as it is, and notes those that depend on what was given."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing compiles what runs under it; saying so would import torch's compiler, which takes a second."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: dict[int, Node] = {}
