@@ -79,7 +79,12 @@ def their_model() -> transformers.MarianMTModel:
 def our_model(theirs: transformers.MarianMTModel) -> Transformer:
     """The same weights; channels take turns, as our positions do."""
     shape = {"width": WIDTH, "hidden": HIDDEN, "depth": DEPTH, "heads": HEADS, "dropout": 0.1}
-    kind = {"kind": "transformer", "norm": "after", "activation": "swish", "output": {"kind": "softmax", "bias": True}}
+    kind = {
+        "kind": "transformer",
+        "norm_first": False,
+        "activation": "swish",
+        "output": {"kind": "softmax", "bias": True},
+    }
     model = Transformer(part_settings("model", Tree({**kind, **shape})), VOCAB)
     own, turns = theirs.state_dict(), torch.arange(WIDTH).view(2, -1).t().flatten()
 
@@ -225,7 +230,7 @@ def loaded_run(folder: Path, rows: int, width: int) -> Run:
         "task": {"kind": "translation"},
         "data": {"train": str(folder / "pairs.tsv")},
         "tokenizer": {"kind": "ids", "vocab_size": VOCAB},
-        "model": {"kind": "transformer", "norm": "after", "activation": "swish", **shape},
+        "model": {"kind": "transformer", "norm_first": False, "activation": "swish", **shape},
         "objective": {"kind": "next-token"},
         "training": {"steps": 1, "batch_size": 4, "learning_rate": 1e-9},
         "decoding": {"beam": width},

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationErr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from seqlab import registry
+from seqlab import registry, renamed
 from seqlab.errors import RecipeError, nearest
 from seqlab.recipe_tree import Tree, settings_of, to_yaml
 
@@ -278,6 +278,7 @@ MEANING = {
 
 
 def _checked(cls: type[S], tree: Tree) -> S:
+    tree.data = renamed.recipe(tree.data)
     _check_names(cls, tree.data, tree)
     return _build(cls, tree.data, tree)
 

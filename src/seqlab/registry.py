@@ -78,6 +78,15 @@ ATTENTIONS = {
     "uniform": "seqlab.nn.looking:Uniform",
 }
 
+POSITIONS = {
+    "none": "seqlab.nn.positions:Position",
+    "learned": "seqlab.nn.positions:Learned",
+    "sinusoidal": "seqlab.nn.positions:Sinusoidal",
+    "rotary": "seqlab.nn.positions:Rotary",
+    "alibi": "seqlab.nn.positions:Alibi",
+    "buckets": "seqlab.nn.positions:Buckets",
+}
+
 CHARACTERS = {
     "recurrent": "seqlab.nn.characters:RecurrentCharacters",
     "convolutional": "seqlab.nn.characters:ConvolutionalCharacters",
@@ -140,6 +149,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "model": MODELS,
     "cell": CELLS,
     "attention": ATTENTIONS,
+    "position": POSITIONS,
     "characters": CHARACTERS,
     "output": OUTPUTS,
     "objective": OBJECTIVES,

@@ -73,6 +73,7 @@ def _elman(activation: str):
 
 UNTIED = {"kind": "softmax", "tied": False}
 ADAPTIVE = {"kind": "adaptive", "cutoffs": [5, 12], "shrink": 2}
+LLAMA = {"position": "rotary", "norm": "rms", "gated": True, "activation": "swish", "bias": False, "key_heads": 1}
 SAMPLED = {"kind": "sampled", "samples": 8}
 
 BUILDERS = {
@@ -97,9 +98,14 @@ BUILDERS = {
     "convolutional": _conv,
     "convolutional-contiguous": lambda: _conv(growth=1, taps=4, output=UNTIED),
     "gpt": _gpt,
-    "gpt-norm-after": lambda: _gpt(norm="after", activation="relu", hidden=40),
+    "gpt-norm-after": lambda: _gpt(norm_first=False, activation="relu", hidden=40),
     "gpt-swish": lambda: _gpt(activation="swish"),
     "gpt-adaptive": lambda: _gpt(output=ADAPTIVE),
+    "gpt-llama": lambda: _gpt(**LLAMA),
+    "gpt-alibi": lambda: _gpt(position="alibi", bias=False),
+    "gpt-buckets": lambda: _gpt(position={"kind": "buckets", "buckets": 8, "farthest": 20}, gated=True),
+    "gpt-quiet": lambda: _gpt(position="none", scores="quiet"),
+    "gpt-sparse": lambda: _gpt(position={"kind": "learned", "concatenate": 4}, scores="sparse", output=UNTIED),
     "mixture": _mixture,
 }
 

@@ -40,6 +40,8 @@ def _transformer(**more) -> LanguageModel:
     return _made("transformer", 1.2, width=24, depth=2, heads=3, **more)
 
 
+BUCKETS = {"kind": "buckets", "buckets": 6, "farthest": 5}
+
 BUILDERS = {
     "v1": _recurrent,
     "v1-depth-2-gru": lambda: _recurrent(depth=2, cell="gru"),
@@ -62,7 +64,9 @@ BUILDERS = {
     "convolutional": lambda: _made("convolutional-translator", 1.2, width=24, depth=2),
     "convolutional-wide": lambda: _made("convolutional-translator", 1.2, width=24, depth=3, taps=5, shared=False),
     "transformer": _transformer,
-    "transformer-2017": lambda: _transformer(norm="after", activation="relu", hidden=40),
+    "transformer-2017": lambda: _transformer(norm_first=False, activation="relu", hidden=40),
+    "transformer-rotary": lambda: _transformer(position="rotary", norm="rms", gated=True, key_heads=1),
+    "transformer-quiet-buckets": lambda: _transformer(position=BUCKETS, scores="quiet", bias=False),
     "transformer-shallow-decoder": lambda: _transformer(encoder_depth=3, activation="swish", shared=False),
 }
 

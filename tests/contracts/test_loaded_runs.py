@@ -40,7 +40,7 @@ READERS = {
     "recurrent-feeding": {**RECURRENT, "attention": {"kind": "dot", "feeding": True}},
     "convolutional": {**CONVOLUTIONAL, "width": 24, "depth": 2},
     "transformer": TRANSFORMER,
-    "transformer-biased": {**TRANSFORMER, "norm": "after", "output": BIASED},
+    "transformer-biased": {**TRANSFORMER, "norm_first": False, "output": BIASED},
 }
 EVERY = [*(("language-modelling", name) for name in WRITERS), *(("translation", name) for name in READERS)]
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")

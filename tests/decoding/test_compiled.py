@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from tolerance import close, no_worse, rounding
+from torch import nn
 from torch.nn import functional as F
 
 from seqlab.decoding import compiled, packing
@@ -18,8 +19,14 @@ from seqlab.decoding.ranking import best, by_library
 from seqlab.errors import Caution
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
+from seqlab.nn.attention import SelfAttention
+from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import GRU, LSTM, Cell
+from seqlab.nn.normalisers import entmax
+from seqlab.nn.norms import norm_of
 from seqlab.nn.recurrent import Arrangement, Recurrent
+from seqlab.recipe import part_settings
+from seqlab.recipe_tree import Tree
 
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
 
@@ -74,12 +81,39 @@ def test_gelu_everywhere():
     torch.testing.assert_close(identity(x[:, None], activation="gelu")[:, 0], expected, **near)
 
 
+BLOCKS = {
+    "rotary": {"position": "rotary"},
+    "half of each head rotary": {"position": {"kind": "rotary", "share": 0.5, "base": 100.0}},
+    "alibi": {"position": "alibi"},
+    "buckets": {"position": "buckets"},
+    "RMS norms": {"norm": "rms", "epsilon": 1e-3},
+    "RMS norms after": {"norm": "rms", "norm_first": False},
+    "grouped heads": {"heads": 6, "key_heads": 2},
+    "all heads in one group": {"heads": 6, "key_heads": 1},
+    "wide heads": {"heads": 6, "head_width": 10},
+    "gated": {"gated": True, "hidden": 37},
+    "no biases": {"bias": False},
+    "Llama": {"position": "rotary", "norm": "rms", "heads": 6, "key_heads": 2, "gated": True, "bias": False},
+}
+"""What blocks can be made of, beside GPT-2's."""
+
+
+@needs_kernels
+@pytest.mark.parametrize("parts", BLOCKS.values(), ids=BLOCKS)
+def test_single_positions_of_other_blocks(parts):
+    agrees({"width": 48, "heads": 4, **parts})
+
+
 @needs_kernels
 @pytest.mark.parametrize(("width", "heads"), [(24, 3), (64, 2), (100, 2), (36, 1), (160, 1)])
 def test_single_positions_equal_the_unpacked_model(width, heads):
+    agrees({"width": width, "heads": heads})
+
+
+def agrees(shape):
     """The block's own kernel, for rows of different lengths, against the parts of torch."""
     torch.manual_seed(0)
-    plain = GPT(GPT.Settings(kind="gpt", width=width, depth=2, heads=heads, context=80), 50).eval()
+    plain = GPT(part_settings("model", Tree({"kind": "gpt", "depth": 2, "context": 80, **shape})), 50).eval()
     with torch.no_grad():
         for weight in plain.parameters():
             weight.add_(torch.randn_like(weight) * 0.1)
@@ -94,6 +128,49 @@ def test_single_positions_equal_the_unpacked_model(width, heads):
             each = [model.step(column, state) for model, state in zip(models, states, strict=True)]
             no_worse(*(logits for logits, _ in each))
             states = [state for _, state in each]
+
+
+UNKNOWN = {
+    "another normaliser": lambda block: Block(SelfAttention(24, 3, normalise=entmax), block.feed, nn.Identity),
+    "another scale": lambda block: Block(SelfAttention(24, 3, scale=1.0), block.feed, norm_of("layer", 24)),
+    "looks ahead": lambda block: Block(SelfAttention(24, 3, causal=False), block.feed, norm_of("layer", 24)),
+    "another norm": lambda block: Block(block.attend, block.feed, nn.Identity),
+    "another attention": lambda block: Block(OwnAttention(24, 3), block.feed, norm_of("layer", 24)),
+    "an argument more": lambda block: Block(block.attend, OwnFeed(24, 40, sparse=True), norm_of("layer", 24)),
+    "another block": lambda block: OwnBlock(block.attend, block.feed, norm_of("layer", 24)),
+}
+
+
+class OwnAttention(SelfAttention):
+    pass
+
+
+class OwnFeed(FeedForward):
+    def __init__(self, width, hidden, sparse):
+        super().__init__(width, hidden)
+
+
+class OwnBlock(Block):
+    pass
+
+
+@pytest.mark.parametrize("made", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_the_kernel_does_not_know_is_left_to_the_block(made):
+    known = Block(SelfAttention(24, 3), FeedForward(24, 40), norm_of("layer", 24))
+    assert CompiledBlock.computes(known)
+    block = made(known)
+    assert not CompiledBlock.computes(block)
+    assert type(packed(nn.Sequential(block))[0]) is type(block)
+
+
+def test_an_argument_that_is_new_to_the_kernel_is_not_ignored(monkeypatch):
+    """As if a part were given another argument one day, and the kernel forgotten."""
+    block = Block(SelfAttention(24, 3), FeedForward(24, 40), norm_of("layer", 24))
+    for part in (block, block.attend, block.feed):
+        with monkeypatch.context() as patch:
+            patch.setitem(part.made_with, "sharpness", 2.0)
+            assert not CompiledBlock.computes(block)
+    assert CompiledBlock.computes(block)
 
 
 def texts(model, prompts):

@@ -48,7 +48,7 @@ def test_equals_the_librarys_layers(both_ways):
             mine = mine.replace(old, new)
         weights[name] = ours.state_dict()[mine]
     theirs.load_state_dict(weights)
-    x = ours.embedding(TOKENS) * 12**0.5 + sinusoids(torch.arange(4), torch.zeros(12))
+    x = ours.embedding(TOKENS) * 12**0.5 + sinusoids(torch.arange(4), 12, torch.zeros(12))
     causal = None if both_ways else torch.nn.Transformer.generate_square_subsequent_mask(4)
     expected = theirs(x, mask=causal, src_key_padding_mask=torch.zeros(2, 4).masked_fill(~MASK, -torch.inf))
     close(ours({"tokens": TOKENS, "mask": MASK}).states[MASK], expected[MASK])
@@ -66,7 +66,7 @@ def test_padding_changes_nothing_and_what_follows_only_if_it_may(both_ways):
 
 
 def test_sinusoids_as_in_the_paper():
-    found = sinusoids(torch.arange(50), torch.zeros(7, dtype=torch.float32))
+    found = sinusoids(torch.arange(50), 7, torch.zeros(7, dtype=torch.float32))
     near = {"steps": 12, "size": 50}  # a rate is exp of up to 9, and an angle up to 50 of them
     for t, i in ((0, 0), (3, 1), (49, 3)):
         angle = torch.tensor(t / 10_000 ** (2 * i / 7))

@@ -36,7 +36,7 @@ def ours(**settings):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("norm", ["before", "after"])
 def test_it_equals_the_librarys_layers(norm):
-    model = ours(norm=norm, activation="relu")
+    model = ours(norm_first=norm == "before", activation="relu")
     layer = {"d_model": D, "nhead": HEADS, "dim_feedforward": HIDDEN, "dropout": 0.0, "batch_first": True}
     layer |= {"norm_first": norm == "before"}
     norms = [nn.LayerNorm(D) if norm == "before" else None for _ in range(2)]
@@ -130,7 +130,7 @@ def marian():
 
 def as_marian(theirs):
     """Our model with Marian's weights. Its positions are [sin; cos], ours take turns: so do all channels then."""
-    model = ours(norm="after", activation="swish", output={"kind": "softmax", "bias": True})
+    model = ours(norm_first=False, activation="swish", output={"kind": "softmax", "bias": True})
     turns = torch.arange(D).view(2, -1).t().flatten()
     own = theirs.state_dict()
 

@@ -18,8 +18,10 @@ from torch.nn import functional as F
 
 from seqlab.native.compiler import compiled
 from seqlab.native.linear import Map
-from seqlab.nn.attention import Cache, CrossAttention, Source
-from seqlab.nn.blocks import Block
+from seqlab.nn.attention import Cache, CrossAttention, Places, SelfAttention, Source
+from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
+from seqlab.nn.normalisers import softmax
+from seqlab.nn.part import Part
 from seqlab.nn.recording import recording
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
@@ -61,7 +63,7 @@ class CompiledBlock(nn.Module):
         super().__init__()
         kernels = library()
         assert kernels is not None
-        self.block, self.kernel = block, kernels.block
+        self.block, self.kernel, self.attend = block, kernels.block, block.attend
         self.look: CrossAttention | None = getattr(block, "look", None)
         looks = (
             {}
@@ -72,6 +74,7 @@ class CompiledBlock(nn.Module):
                 "look_output": _map(self.look.output),
             }
         )
+        gate = getattr(block.feed, "gate", None)
         self.parts = _Block(
             norm_attend=_norm(block.norm_attend),
             query_key_value=_map(block.attend.query_key_value),
@@ -80,9 +83,28 @@ class CompiledBlock(nn.Module):
             expand=_map(block.feed.expand),
             contract=_map(block.feed.contract),
             heads=block.attend.heads,
+            groups=block.attend.key_heads,
+            head_width=block.attend.head_width,
             activation=ACTIVATIONS[block.feed.activation],
-            norm_before=block.norm_before,
+            norm_first=block.norm_first,
+            **({} if gate is None else {"gate": _map(gate)}),
             **looks,
+        )
+
+    @staticmethod
+    def computes(block: Block) -> bool:
+        """Whether the kernel computes a block: whether all of it is made of parts that it knows, and of these with
+        nothing that it does not know. What is new to it is left to the block itself."""
+        attend, feed, look = block.attend, block.feed, getattr(block, "look", None)
+        norms = [part for name, part in block.named_children() if name.startswith("norm")]
+        return (
+            _known(block, Block, {"norm", "dropout", "look", "norm_first"})
+            and _known(attend, SelfAttention, ATTENTION | {"causal"}, causal=True)
+            and (look is None or _known(look, CrossAttention, ATTENTION | {"source_width"}))
+            and (look is None or _grouping(look) == _grouping(attend))
+            and any(_known(feed, kind, FEED) for kind in (FeedForward, GatedFeedForward))
+            and feed.activation in ACTIVATIONS
+            and all(type(one) in (nn.LayerNorm, nn.RMSNorm) and one.weight is not None for one in norms)
         )
 
     @property
@@ -91,17 +113,36 @@ class CompiledBlock(nn.Module):
         return not recording()
 
     def forward(
-        self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None
+        self,
+        x: Tensor,
+        cache: Cache | None = None,
+        mask: Tensor | None = None,
+        source: Source | None = None,
+        places: Places | None = None,
     ) -> Tensor:
         if cache is None or x.shape[1] > 1 or recording():
-            return self.block(x, cache, mask, source)  # type: ignore[no-any-return]
+            return self.block(x, cache, mask, source, places)  # type: ignore[no-any-return]
         keys, values, positions, trace = cache.keys, cache.values, cache.places.positions, cache.places.trace
         if not len(x) == len(positions) <= len(keys):
             raise ValueError(f"{len(x)} rows are read after a state of {len(keys)}")
         assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
         assert trace is None or (trace.is_contiguous() and trace.shape == (len(x), keys.shape[2]))
-        rows = None if trace is None else trace.data_ptr()
-        where = _Cache(keys.data_ptr(), values.data_ptr(), positions.data_ptr(), rows, keys.shape[2])
+        where = _Cache(
+            keys=keys.data_ptr(),
+            values=values.data_ptr(),
+            positions=positions.data_ptr(),
+            trace=None if trace is None else trace.data_ptr(),
+            capacity=keys.shape[2],
+        )
+        if cache.places.rotation is not None:
+            cos, sin = cache.places.rotation
+            assert cos.is_contiguous()
+            assert sin.is_contiguous()
+            where.cos, where.sin, where.turned = cos.data_ptr(), sin.data_ptr(), cos.shape[-1]
+        if (bias := cache.places.bias) is not None:
+            bias = bias.contiguous()
+            assert bias.shape == (len(x), self.attend.heads, 1, cache.places.length)
+            where.bias, where.length = bias.data_ptr(), cache.places.length
         looked = None if source is None else _source(source, len(x))
         y = torch.empty_like(x)
         _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
@@ -136,7 +177,7 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def steady_product(a: Tensor, b: Tensor) -> Tensor:
-    """A B, (S, T, K), (S, K, N) → (S, T, N): a number depends on nothing but its row of A and its column of B.
+    """A B, (..., T, K), (..., K, N) → (..., T, N): a number depends on nothing but its row of A and its column of B.
 
     Rows and columns of B are added up in another order, so that B is transposed by what it is, not by where it lies: a
     view of a larger tensor has the bits of its copy.
@@ -145,10 +186,10 @@ def steady_product(a: Tensor, b: Tensor) -> Tensor:
     assert kernels is not None
     transposed = b.stride(-1) != 1
     a, b = a.contiguous(), (b.mT if transposed else b).contiguous()
-    (sources, rows, inner), columns = a.shape, b.shape[1 if transposed else 2]
-    c = a.new_empty(sources, rows, columns)
+    rows, inner, columns = *a.shape[-2:], b.shape[-2 if transposed else -1]
+    c = a.new_empty(*a.shape[:-1], columns)
     pointers = [tensor.data_ptr() for tensor in (a, b, c)]
-    kernels.product(*pointers, sources, rows, inner, columns, transposed, torch.get_num_threads())
+    kernels.product(*pointers, a.shape[:-2].numel(), rows, inner, columns, transposed, torch.get_num_threads())
     return c
 
 
@@ -185,7 +226,12 @@ def _succeed(failed: int) -> None:
 
 
 class _Norm(ctypes.Structure):
-    _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("epsilon", ctypes.c_float))
+    _fields_ = (
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("epsilon", ctypes.c_float),
+        ("centred", ctypes.c_int),
+    )
 
 
 class _Block(ctypes.Structure):
@@ -197,11 +243,14 @@ class _Block(ctypes.Structure):
         ("query", Map),
         ("look_output", Map),
         ("norm_feed", _Norm),
+        ("gate", Map),
         ("expand", Map),
         ("contract", Map),
         ("heads", ctypes.c_int64),
+        ("groups", ctypes.c_int64),
+        ("head_width", ctypes.c_int64),
         ("activation", ctypes.c_int64),
-        ("norm_before", ctypes.c_int64),
+        ("norm_first", ctypes.c_int64),
     )
 
 
@@ -212,6 +261,11 @@ class _Cache(ctypes.Structure):
         ("positions", ctypes.c_void_p),
         ("trace", ctypes.c_void_p),
         ("capacity", ctypes.c_int64),
+        ("cos", ctypes.c_void_p),
+        ("sin", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("turned", ctypes.c_int64),
+        ("length", ctypes.c_int64),
     )
 
 
@@ -240,5 +294,31 @@ def _map(linear: nn.Module) -> Map:
     return linear.map
 
 
-def _norm(norm: nn.LayerNorm) -> _Norm:
-    return _Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)
+def _norm(norm: nn.Module) -> _Norm:
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    assert norm.eps is not None
+    bias = getattr(norm, "bias", None)
+    centred = isinstance(norm, nn.LayerNorm)
+    return _Norm(norm.weight.data_ptr(), None if bias is None else bias.data_ptr(), norm.eps, centred)
+
+
+# ---------------------------------------------------------------------- what the kernel of a block knows
+
+ATTENTION = {"width", "heads", "dropout", "key_heads", "head_width", "bias", "scale", "normalise"}
+FEED = {"width", "hidden", "activation", "bias"}
+
+
+def _known(part: Part, kind: type[Part], arguments: set[str], **fixed: object) -> bool:
+    """Whether a part is of just this kind, was made with these arguments alone, and those that are fixed are so.
+
+    Scores are scaled as usual, and a softmax makes weights of them.
+    """
+    if type(part) is not kind or not set(part.made_with) <= arguments:
+        return False
+    usual = {"scale": None, "normalise": softmax}
+    wanted = {name: value for name, value in usual.items() if name in arguments} | fixed
+    return all(part.made_with[name] is value for name, value in wanted.items())
+
+
+def _grouping(part: SelfAttention | CrossAttention) -> tuple[int, int, int]:
+    return part.heads, part.key_heads, part.head_width

@@ -11,15 +11,17 @@ namespace {
 struct Norm {
     const float *weight, *bias;
     float epsilon;
+    int centred;
 };
 
-// (x − mean) / √(variance + ε) ∘ weight + bias, by all threads.
+// (x − mean) / √(variance + ε) ∘ weight + bias, by all threads; where it is not centred, x / √(mean of squares + ε) ∘ weight.
 void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width) {
 #pragma omp for schedule(static)
     for (Size row = 0; row < rows; row++) {
         const float *from = x + row * width;
         Vector sums = {}, squares = {};
-        for (Size i = 0; i < width; i += LANES) sums += load(from, i, width);
+        if (norm.centred)
+            for (Size i = 0; i < width; i += LANES) sums += load(from, i, width);
         const float mean = total(sums) / width;
         for (Size i = 0; i < width; i += LANES) {
             Vector apart = load(from, i, width) - mean;
@@ -29,21 +31,26 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
         const float scale = 1 / std::sqrt(total(squares) / width + norm.epsilon);
         for (Size i = 0; i < width; i += LANES) {
             Vector z = (load(from, i, width) - mean) * scale;
-            store(z * load(norm.weight, i, width) + load(norm.bias, i, width), y + row * width, i, width);
+            if (norm.bias)
+                store(z * load(norm.weight, i, width) + load(norm.bias, i, width), y + row * width, i, width);
+            else
+                store(z * load(norm.weight, i, width), y + row * width, i, width);
         }
     }
 }
 
-// softmax(q · kⱼ / √K) over the positions j so far, and the mean of vⱼ under it; kⱼ and vⱼ begin at place(j). `weights` is
-// room for them, rounded up.
+// softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ and vⱼ begin at place(j), and the
+// bias may be none. `weights` is room for them, rounded up.
 template <typename Place>
-void head(const float *q, const float *keys, const float *values, float *y, float *weights, Size length, Size width, Place place) {
+void head(const float *q, const float *keys, const float *values, const float *bias, float *y, float *weights, Size length,
+          Size width, Place place) {
     const float scale = 1 / std::sqrt((float)width);
     float most = -INFINITY;
     for (Size j = 0; j < length; j++) {
         Vector products = {};
         for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + place(j), i, width);
         weights[j] = scale * total(products);
+        if (bias) weights[j] += bias[j];
         most = std::max(most, weights[j]);
     }
     Vector sums = {};
@@ -64,34 +71,57 @@ void head(const float *q, const float *keys, const float *values, float *y, floa
     }
 }
 
-// Keys and values of earlier positions, (rows, heads, capacity, K) each, and where the new ones belong. A row's own trace,
-// if there is one, says for each position in which row of the cache it stands.
+// Keys and values of earlier positions, (rows, groups, capacity, K) each, and where the new ones belong. A row's own trace,
+// if there is one, says for each position in which row of the cache it stands. Where positions turn queries and keys, cos
+// and sin (rows, turned) each say by how much; where they change scores, bias (rows, heads, length) does.
 struct Cache {
     float *keys, *values;
     const Size *positions, *trace;
     Size capacity;
+    const float *cos, *sin, *bias;
+    Size turned, length;
 };
 
-// By all threads; qkv (rows, 3, heads, K) → y (rows, heads, K).
-void attend(const float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size width) {
-    weights += omp_get_thread_num() * room;
-#pragma omp for schedule(static)
-    for (Size n = 0; n < rows * heads; n++) {
-        const Size row = n / heads, position = cache.positions[row], each = cache.capacity * width;
-        const float *q = qkv + (row * 3 * heads + n % heads) * width;
-        std::memcpy(cache.keys + n * each + position * width, q + heads * width, sizeof(float) * width);
-        std::memcpy(cache.values + n * each + position * width, q + 2 * heads * width, sizeof(float) * width);
-        const Size *trace = cache.trace + row * cache.capacity;
-        const auto own = [=](Size j) { return n * each + j * width; };
-        const auto traced = [=](Size j) { return (trace[j] * heads + n % heads) * each + j * width; };
-        if (cache.trace)
-            head(q, cache.keys, cache.values, y + n * width, weights, position + 1, width, traced);
-        else
-            head(q, cache.keys, cache.values, y + n * width, weights, position + 1, width, own);
+// The numbers i and i + turned of a head, turned by an angle: as (a, b) → (a cos − b sin, b cos + a sin).
+inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
+    for (Size i = 0; i < turned; i++) {
+        const float a = x[i], b = x[i + turned];
+        x[i] = a * cos[i] - b * sin[i], x[i + turned] = b * cos[i] + a * sin[i];
     }
 }
 
-// Keys and values of sources, (sources, heads, capacity, K) each, how many positions of each are real, and which source
+// By all threads; qkv (rows, heads + 2 groups, K) → y (rows, heads, K). The heads of a group share its keys and values.
+void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size groups, Size width) {
+    weights += omp_get_thread_num() * room;
+    const Size members = heads / groups;
+#pragma omp for schedule(static)
+    for (Size n = 0; n < rows * groups; n++) {
+        const Size row = n / groups, position = cache.positions[row], each = cache.capacity * width;
+        float *own_row = qkv + row * (heads + 2 * groups) * width, *q = own_row + n % groups * members * width;
+        float *k = own_row + (heads + n % groups) * width, *v = k + groups * width;
+        if (cache.turned) {
+            const float *cos = cache.cos + row * cache.turned, *sin = cache.sin + row * cache.turned;
+            rotate(k, cos, sin, cache.turned);
+            for (Size member = 0; member < members; member++) rotate(q + member * width, cos, sin, cache.turned);
+        }
+        std::memcpy(cache.keys + n * each + position * width, k, sizeof(float) * width);
+        std::memcpy(cache.values + n * each + position * width, v, sizeof(float) * width);
+        const Size *trace = cache.trace + row * cache.capacity;
+        const auto own = [=](Size j) { return n * each + j * width; };
+        const auto traced = [=](Size j) { return (trace[j] * groups + n % groups) * each + j * width; };
+        for (Size member = 0; member < members; member++, q += width) {
+            const Size number = row * heads + n % groups * members + member;
+            const float *bias = cache.bias ? cache.bias + number * cache.length : nullptr;
+            float *to = y + number * width;
+            if (cache.trace)
+                head(q, cache.keys, cache.values, bias, to, weights, position + 1, width, traced);
+            else
+                head(q, cache.keys, cache.values, bias, to, weights, position + 1, width, own);
+        }
+    }
+}
+
+// Keys and values of sources, (sources, groups, capacity, K) each, how many positions of each are real, and which source
 // each row looks at.
 struct Source {
     const float *keys, *values;
@@ -100,13 +130,15 @@ struct Source {
 };
 
 // By all threads; q (rows, heads, K) → y likewise. `y` may be `q`.
-void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size heads, Size width) {
+void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size heads, Size groups,
+          Size width) {
     weights += omp_get_thread_num() * room;
 #pragma omp for schedule(static)
     for (Size n = 0; n < rows * heads; n++) {
-        const Size owner = source.owner[n / heads], first = (owner * heads + n % heads) * source.capacity * width;
+        const Size owner = source.owner[n / heads], group = n % heads / (heads / groups);
+        const Size first = (owner * groups + group) * source.capacity * width;
         const auto place = [=](Size j) { return first + j * width; };
-        head(q + n * width, source.keys, source.values, y + n * width, weights, source.lengths[owner], width, place);
+        head(q + n * width, source.keys, source.values, nullptr, y + n * width, weights, source.lengths[owner], width, place);
     }
 }
 
@@ -263,38 +295,49 @@ struct Block {
     Norm norm_look;
     Map query, look_output;
     Norm norm_feed;
-    Map expand, contract;
-    Size heads, activation, norm_before;
+    Map gate, expand, contract;  // a gate without outputs is none
+    Size heads, groups, head_width, activation, norm_first;
 };
 
 // One new position a row, x and y (rows, width): x + attend(norm(x)), then + look(norm(x)) where there is a source, then
 // + feed(norm(x)); or norm(x + attend(x)) and so on.
 int block(const Block *block, const Cache *cache, const Source *source, const float *x, float *y, Size rows, int threads) {
-    const Size width = block->output.outputs, hidden = block->expand.outputs, heads = block->heads, each = width / heads;
+    const Size width = block->output.outputs, hidden = block->expand.outputs, gates = block->gate.outputs;
+    const Size heads = block->heads, groups = block->groups, each = block->head_width, inner = heads * each;
     const Size longest = rounded(std::max(cache->capacity, source ? source->capacity : 0));
-    const Room rooms[] = {room(rows * width), room(rows * std::max(3 * width, hidden)), room(rows * std::max(width, hidden)),
-                          room(longest * threads)};
+    const Size widest = std::max({width, inner, hidden, block->query_key_value.outputs});
+    const Room rooms[] = {room(rows * std::max(width, inner)), room(rows * widest), room(rows * widest),
+                          room(longest * threads), room(std::max<Size>(1, rows * gates))};
     for (const Room &one : rooms)
         if (!one) return 1;
     float *narrow = rooms[0].get(), *wide = rooms[1].get(), *turned = rooms[2].get(), *weights = rooms[3].get();
-    const bool before = block->norm_before;
+    float *gated = rooms[4].get();
+    const bool before = block->norm_first;
     const Activation activation = (Activation)block->activation;
 #pragma omp parallel num_threads(threads)
     {
         if (before) normalise(block->norm_attend, x, narrow, rows, width);
         apply(block->query_key_value, before ? narrow : x, turned, wide, rows);
-        attend(wide, *cache, narrow, weights, longest, rows, heads, each);
+        attend(wide, *cache, narrow, weights, longest, rows, heads, groups, each);
         apply(block->output, narrow, turned, y, rows, {NONE, x});
         if (!before) normalise(block->norm_attend, y, y, rows, width);
         if (source) {
             if (before) normalise(block->norm_look, y, narrow, rows, width);
             apply(block->query, before ? narrow : y, turned, wide, rows);
-            look(wide, *source, narrow, weights, longest, rows, heads, each);
+            look(wide, *source, narrow, weights, longest, rows, heads, groups, each);
             apply(block->look_output, narrow, turned, y, rows, {NONE, y});
             if (!before) normalise(block->norm_look, y, y, rows, width);
         }
         if (before) normalise(block->norm_feed, y, narrow, rows, width);
-        apply(block->expand, before ? narrow : y, turned, wide, rows, {activation, nullptr});
+        const float *fed = before ? narrow : y;
+        if (gates) {
+            apply(block->gate, fed, turned, gated, rows, {activation, nullptr});
+            apply(block->expand, fed, turned, wide, rows);
+#pragma omp for schedule(static)
+            for (Size n = 0; n < rows * hidden; n++) wide[n] *= gated[n];
+        } else {
+            apply(block->expand, fed, turned, wide, rows, {activation, nullptr});
+        }
         apply(block->contract, wide, turned, y, rows, {NONE, y});
         if (!before) normalise(block->norm_feed, y, y, rows, width);
     }

@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, library, steady_product
 from seqlab.models.language_model import TokenModel
-from seqlab.nn.attention import CrossAttention, SelfAttention
-from seqlab.nn.blocks import Block, FeedForward
+from seqlab.nn.attention import DotProduct
+from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.looking import Attention
@@ -85,6 +85,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, Attention) and linear is CompiledLinear:
         parent.product = steady_product
+    if isinstance(parent, DotProduct) and linear is CompiledLinear:
+        parent.multiply = steady_product
     if isinstance(parent, Cell):
         if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
             parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
@@ -96,12 +98,12 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
             setattr(parent, name, linear(child.weight, bias))
         elif type(child) is TokenEmbedding:
             setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
-        elif type(child) is FeedForward:
+        elif isinstance(child, FeedForward | GatedFeedForward) and type(child) in (FeedForward, GatedFeedForward):
             setattr(parent, name, PackedFeedForward(child, linear))
         elif isinstance(child, nn.Dropout):
             setattr(parent, name, nn.Identity())
         else:
-            known = type(child) is Block and _whole(child)
+            known = isinstance(child, Block) and CompiledBlock.computes(child)
             _pack(child, linear)
             if isinstance(child, Block) and known and linear is CompiledLinear:
                 setattr(parent, name, CompiledBlock(child))
@@ -137,22 +139,19 @@ def _released_bias(output: Softmax) -> Tensor | None:
     return bias
 
 
-def _whole(block: Block) -> bool:
-    """Whether the kernel that is a whole block computes it."""
-    parts = (type(block.attend), type(block.feed)) == (SelfAttention, FeedForward)
-    return parts and block.attend.causal and type(getattr(block, "look", None)) in (CrossAttention, type(None))
-
-
 class PackedFeedForward(nn.Module):
-    """W₂ g(W₁ x), g in the same pass"""
+    """W₂ g(W₁ x), g in the same pass; or gated, W₂ (g(V x) ∘ W₁ x)"""
 
-    def __init__(self, feed: FeedForward, linear: Linear) -> None:
+    def __init__(self, feed: FeedForward | GatedFeedForward, linear: Linear) -> None:
         super().__init__()
+        self.gate = linear(feed.gate.weight, feed.gate.bias) if isinstance(feed, GatedFeedForward) else None
         self.expand = linear(feed.expand.weight, feed.expand.bias)
         self.contract = linear(feed.contract.weight, feed.contract.bias)
         self.activation = feed.activation
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.gate is not None:
+            return self.contract(self.gate(x, self.activation) * self.expand(x))  # type: ignore[no-any-return]
         return self.contract(self.expand(x, self.activation))  # type: ignore[no-any-return]
 
 

@@ -6,6 +6,7 @@ B rows · C capacity · H heads · K head width
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +14,20 @@ from torch.nn import functional as F
 
 from seqlab.models.language_model import State
 from seqlab.nn.attention import Cache, Places, room_for
+from seqlab.nn.blocks import Block
+from seqlab.nn.positions import Position
 
 
-def new_state(rows: int, blocks: Sequence[nn.Module], heads: int, like: Tensor) -> State:
-    """Caches for blocks that have read nothing, of the device, precision and width of an embedding (V, D)."""
-    shape = (rows, heads, room_for(1), like.shape[1] // heads)
+def new_state(rows: int, blocks: Sequence[nn.Module], like: Tensor) -> State:
+    """Caches for blocks that have read nothing, on the device and in the precision of a tensor."""
+    attend = cast(Block, blocks[0]).attend
+    shape = (rows, attend.key_heads, room_for(1), attend.head_width)
     names = [f"{part}.{layer}" for layer in range(len(blocks)) for part in ("keys", "values")]
     lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
     return State({name: like.new_zeros(shape) for name in names}, lengths, cached=_trace(blocks))
 
 
-def caches(state: State, positions: Tensor, blocks: Sequence[nn.Module]) -> list[Cache]:
+def caches(state: State, positions: Tensor, blocks: Sequence[nn.Module], position: Position) -> list[Cache]:
     """A view of the state for each block, with room for new positions (B, T)."""
     if state.trace is not None and not (positions.shape[1] == 1 and _trace(blocks)):
         state.straighten()
@@ -34,7 +38,7 @@ def caches(state: State, positions: Tensor, blocks: Sequence[nn.Module]) -> list
             capacity = max(length, room_for(capacity * 3 // 2))
         if (rows, capacity) != (len(buffer), buffer.shape[2]):
             state.rows[name] = _grown(buffer, rows, capacity)
-    places = Places(positions, length, _extended(state, positions))
+    places = position.placed(Places(positions, length, _extended(state, positions)), state.rows["keys.0"])
     layers = len(state.rows) // 2
     return [Cache(state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"], places) for layer in range(layers)]
 

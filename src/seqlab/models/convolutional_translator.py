@@ -117,7 +117,7 @@ class ConvolutionalTranslator(TokenModel):
 
     def _placed(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         places = torch.arange(x.shape[1], device=x.device) if places is None else places
-        return self.dropout(x * self.width**0.5 + sinusoids(places, x))  # type: ignore[no-any-return]
+        return self.dropout(x * self.width**0.5 + sinusoids(places, self.width, x))  # type: ignore[no-any-return]
 
 
 class LookingConvolution(nn.Module):

@@ -6,12 +6,14 @@ B rows · T steps · C variables · D width
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from pydantic import Field
+from torch import Tensor, nn
 
 from seqlab.models.forecasters import Forecaster, changed, dense
-from seqlab.nn.blocks import Tower, start_as_gpt2
+from seqlab.nn.attention import Places, SelfAttention
+from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
-from seqlab.nn.positions import sinusoids
+from seqlab.nn.positions import AnyPosition, position
 from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
 
@@ -27,21 +29,36 @@ class SeriesTransformer(Forecaster):
     class Settings(PartSettings, Tower):
         from_last: bool = False
         """Whether to forecast the change from the last value."""
+        position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
         self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last
         self.dropout = Dropout(settings.dropout)
-        self.blocks = settings.built()
-        self.norm = settings.last_norm()
+        self.position = position(settings.position, settings.shape())
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
+        self.norm = settings.norms() if settings.norm_first else nn.Identity()
         start_as_gpt2(self, settings.depth)
-        self.input, self.head = dense(inputs, self.width), dense(self.width, horizon * outputs)
+        embedded = self.width - settings.position.taken
+        self.input, self.head = dense(inputs, embedded), dense(self.width, horizon * outputs)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         a = self.input(inputs)
-        a = self.dropout(a + sinusoids(torch.arange(a.shape[1], device=a.device), a))
+        time = torch.arange(a.shape[1], device=a.device)
+        a = self.dropout(self.position.embed(a, time))
+        places = self.position.placed(Places(time, len(time)), a)
         for block in self.blocks:
-            a = block(a)
+            a = block(a, places=places)
         states = self.norm(a if every else last(a, mask)[:, None])
         forecasts: Tensor = self.head(states).unflatten(-1, self.shape)
         return changed(inputs, forecasts, mask) if self.needs_past else forecasts
+
+
+def _block(settings: SeriesTransformer.Settings) -> Block:
+    return Block(
+        SelfAttention(**settings.attention),
+        feed_forward(settings),
+        settings.norms,
+        settings.dropout,
+        norm_first=settings.norm_first,
+    )

@@ -1,11 +1,12 @@
 """Attention over heads: to the sequence itself, with or without a cache of keys and values, and to a source.
 
-B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · K head width = D / H
+B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · G heads of keys · K head width
 S sources · N source positions
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,20 +14,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.nn.normalisers import Normaliser, softmax
+from seqlab.nn.part import Part
 from seqlab.nn.recording import note, recording
 
 BLOCK = 16
 """Lengths in the cache are rounded up to this: on the CPU the bits of a row then do not depend on other rows."""
 
+Rotation = tuple[Tensor, Tensor]
+"""cos and sin of the angles by which pairs of numbers of a head are turned: (B or 1, T, 1, R / 2) each."""
+
 
 @dataclass
 class Places:
-    """Where new positions (B, T) belong in the caches, of which the first `length` are in use; one for all layers."""
+    """Where new positions stand, (B, T) or (T,), and how many keys there are; one for all layers.
+
+    With caches, `length` is how much of them is in use. What a `Position` adds to attention is here too.
+    """
 
     positions: Tensor
     length: int
     trace: Tensor | None = None
     """In which row of the caches each position of each row stands, where that is not its own: `State.trace`."""
+    rotation: Rotation | None = None
+    bias: Tensor | None = None
+    """(B or 1, H, T, C'), added to scores"""
 
     @cached_property
     def rows(self) -> Tensor:
@@ -34,21 +46,24 @@ class Places:
 
     @cached_property
     def hidden(self) -> Tensor:
-        """(B, 1, T, C'), added to scores: −∞ where a position may not look, else 0."""
-        later = torch.arange(self.length, device=self.positions.device) > self.positions[:, None, :, None]
+        """(B, 1, T, C'), added to scores: −∞ where a position may not look, else 0; and with a bias (B, H, T, C')."""
+        positions = self.positions if self.positions.dim() == 2 else self.positions[None]
+        later = torch.arange(self.length, device=positions.device) > positions[:, None, :, None]
+        if self.bias is not None:
+            return self.bias.masked_fill(later, -torch.inf)
         return torch.zeros(later.shape, device=later.device).masked_fill_(later, -torch.inf)
 
 
 @dataclass
 class Cache:
-    """Keys and values of one layer, (B, H, C, K) each: head by head, the order in which they are read."""
+    """Keys and values of one layer, (B, G, C, K) each: head by head, the order in which they are read."""
 
     keys: Tensor
     values: Tensor
     places: Places
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write k and v (B, T, H, K) to their places → all that is in use, (B, H, C', K) each."""
+        """Write k and v (B, T, G, K) to their places → all that is in use, (B, G, C', K) each."""
         assert self.places.trace is None
         if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
             self.keys, self.values = self.keys.clone(), self.values.clone()
@@ -58,48 +73,128 @@ class Cache:
         return self.keys[:, :, :length], self.values[:, :, :length]
 
 
-class SelfAttention(nn.Module):
-    """q, k, v = W x; softmax(q kᵀ / √K) v for each head; then an output map.
+class DotProduct(Part):
+    """softmax(q kᵀ / √K) v for each head: queries (B, H, T, K), keys and values (B, G, N, K) → (B, H, T, K)
 
-    Where it is causal, a position looks at itself and at those before it. Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762
+    Where there are fewer heads of keys than of queries, H / G neighbouring ones share one (Ainslie et al. 2023,
+    https://arxiv.org/abs/2305.13245). Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0, causal: bool = True) -> None:
-        super().__init__()
-        if width % heads:
-            raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        self.heads, self.dropout, self.causal = heads, dropout, causal
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+    multiply: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.matmul)
+    """For decoding there is one whose bits depend on no neighbour."""
 
-    def forward(self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
+    def __init__(self, dropout: float = 0.0, scale: float | None = None, normalise: Normaliser = softmax) -> None:
+        """Scores are multiplied by `scale`, 1 / √K by default."""
+        super().__init__()
+        self.dropout, self.scale, self.normalise = dropout, scale, normalise
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """`mask` says which scores count, or is added to them."""
+        dropout = self.dropout if self.training else 0.0
+        if self.normalise is softmax:
+            grouped = q.shape[1] != k.shape[1]
+            return F.scaled_dot_product_attention(
+                q, k, v, mask, dropout_p=dropout, is_causal=causal, scale=self.scale, enable_gqa=grouped
+            )
+        weights = F.dropout(self.weights(q, k, mask, causal), dropout, dropout > 0)
+        return self.multiply(weights, v.repeat_interleave(q.shape[1] // v.shape[1], 1))
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """How much each query looks at each key: (B, H, T, N)"""
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        scores = self.multiply(q, k.mT)
+        scores = scores / q.shape[-1] ** 0.5 if self.scale is None else scores * self.scale
+        if causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        return self.normalise(scores)
+
+
+def turned(x: Tensor, rotation: Rotation | None) -> Tensor:
+    """x (B, T, H, K) with pairs of numbers (i, i + R / 2) turned by their angles; what is beyond R stays as it is.
+
+    Su et al. 2021, https://arxiv.org/abs/2104.09864
+    """
+    if rotation is None:
+        return x
+    (cos, sin), half = rotation, rotation[0].shape[-1]
+    a, b = x[..., :half], x[..., half : 2 * half]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., 2 * half :]], -1)
+
+
+class SelfAttention(Part):
+    """q, k, v = W x; each head looks at the sequence with them; then an output map.
+
+    Where it is causal, a position looks at itself and at those before it.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float = 0.0,
+        causal: bool = True,
+        *,
+        key_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        normalise: Normaliser = softmax,
+    ) -> None:
+        """As many `key_heads` as `heads`, which share the width among them, by default."""
+        super().__init__()
+        if head_width is None and width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        if key_heads is not None and heads % key_heads:
+            raise ValueError(f"{heads} heads are not a multiple of {key_heads} heads of keys")
+        self.heads, self.key_heads, self.causal = heads, key_heads or heads, causal
+        self.head_width = head_width or width // heads
+        self.query_key_value = nn.Linear(width, (heads + 2 * self.key_heads) * self.head_width, bias=bias)
+        self.product = DotProduct(dropout, scale, normalise)
+        self.output = nn.Linear(heads * self.head_width, width, bias=bias)
+
+    def forward(
+        self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, places: Places | None = None
+    ) -> Tensor:
         """`mask` (B, T) says which positions are real, for those that look ahead; padding comes last.
 
-        x is (B, T, D), or the R real positions alone, (R, D): nothing is computed where there is padding.
+        x is (B, T, D), or the R real positions alone, (R, D): nothing is computed where there is padding. `places` say
+        more about positions than their order; with a cache they are the cache's.
         """
         flat = x.dim() == 2
         qkv = self.query_key_value(x)
         if flat:
             assert mask is not None
             qkv = spread(qkv, mask)
-        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, K) each
-        dropout = self.dropout if self.training else 0.0
-        if cache is None:  # where padding is, causal attention never looks
-            real = None if mask is None or self.causal else mask[:, None, None]
+        heads = qkv.unflatten(-1, (-1, self.head_width))
+        q, k, v = heads.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H, K), (B, T, G, K) twice
+        places = places if cache is None else cache.places
+        if places is not None:
+            q, k = (turned(one, places.rotation) for one in (q, k))
+        if cache is None:
             q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-            attended = F.scaled_dot_product_attention(q, k, v, real, dropout_p=dropout, is_causal=self.causal)
+            attended = self.product(q, k, v, *self._seen(mask, places))
         else:
             k, v = cache.append(k, v)
-            hidden = cache.places.hidden.to(q.dtype)
-            attended = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, hidden, dropout_p=dropout)
+            attended = self.product(q.transpose(1, 2), k, v, cache.places.hidden.to(q.dtype))
         attended = attended.transpose(1, 2).flatten(2)
         return self.output(attended[mask] if flat else attended)  # type: ignore[no-any-return]
+
+    def _seen(self, mask: Tensor | None, places: Places | None) -> tuple[Tensor | None, bool]:
+        """What is added to scores, or which of them count, and whether a position sees only what is before it."""
+        real = None if mask is None or self.causal else mask[:, None, None]  # causal attention never sees padding
+        if places is None or places.bias is None:
+            return real, self.causal
+        if self.causal:
+            return places.hidden, False
+        return places.bias if real is None else places.bias.masked_fill(~real, -torch.inf), False
 
 
 @dataclass
 class Source:
-    """Keys and values of sources for one layer, (S, H, N, K) each, and what is real of them, (S, N).
+    """Keys and values of sources for one layer, (S, G, N, K) each, and what is real of them, (S, N).
 
     Row b looks at source `owner[b]`; without owners, each row at its own.
     """
@@ -113,17 +208,6 @@ class Source:
     def lengths(self) -> Tensor:
         """How many positions are real, which come first: (S,)."""
         return self.real.sum(1)
-
-    def attended(self, q: Tensor, dropout: float = 0.0) -> Tensor:
-        """What queries (B, T, H, K) find: the same shape."""
-        shape = q.shape
-        q, k, v, real = meet(q, self.owner, self.keys, self.values, self.real)
-        q = q.transpose(1, 2)
-        if recording():
-            scores = (q @ k.mT / shape[-1] ** 0.5).masked_fill(~real[:, None, None], -torch.inf)
-            note(attention=scores.softmax(-1).transpose(1, 2).reshape(*shape[:3], -1))
-        found = F.scaled_dot_product_attention(q, k, v, real[:, None, None], dropout_p=dropout)
-        return found.transpose(1, 2).reshape(shape)
 
 
 def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor, ...]:
@@ -141,29 +225,47 @@ def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor
     return queries, *(one.index_select(0, owner) for one in shared)
 
 
-class CrossAttention(nn.Module):
-    """q = W x of the target, k, v = W y of the source; softmax(q kᵀ / √K) v for each head; then an output map.
+class CrossAttention(Part):
+    """q = W x of the target, k, v = W y of the source; each head looks at the source; then an output map."""
 
-    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
-    """
-
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float = 0.0,
+        *,
+        source_width: int | None = None,
+        key_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        normalise: Normaliser = softmax,
+    ) -> None:
+        """A source is as wide as the target by default; the others are as in `SelfAttention`."""
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.heads, self.key_heads, self.head_width = heads, key_heads or heads, head_width or width // heads
+        inner = heads * self.head_width
+        self.query = nn.Linear(width, inner, bias=bias)
+        self.key_value = nn.Linear(source_width or width, 2 * self.key_heads * self.head_width, bias=bias)
+        self.product = DotProduct(dropout, scale, normalise)
+        self.output = nn.Linear(inner, width, bias=bias)
 
     def read(self, states: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The states of sources (S, N, D), or of their real positions alone, (R, D) → their keys and values,
-        (S, H, N, K) each."""
+        (S, G, N, K) each."""
         pairs = self.key_value(states) if real is None else spread(self.key_value(states), real)
-        k, v = pairs.unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        k, v = pairs.unflatten(-1, (2, self.key_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         return k, v
 
     def forward(self, x: Tensor, source: Source) -> Tensor:
-        q = self.query(x).unflatten(-1, (self.heads, -1))
-        return self.output(source.attended(q, self.dropout if self.training else 0.0).flatten(2))  # type: ignore[no-any-return]
+        queries = self.query(x).unflatten(-1, (self.heads, -1))
+        q, k, v, real = meet(queries, source.owner, source.keys, source.values, source.real)
+        q, real = q.transpose(1, 2), real[:, None, None]
+        if recording():
+            weights = self.product.weights(q, k, real)
+            note(attention=weights.transpose(1, 2).reshape(*queries.shape[:3], -1))
+        found = self.product(q, k, v, real).transpose(1, 2).reshape(queries.shape)
+        return self.output(found.flatten(2))  # type: ignore[no-any-return]
 
 
 def spread(flat: Tensor, real: Tensor) -> Tensor:

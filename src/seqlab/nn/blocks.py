@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.nn.attention import Cache, CrossAttention, SelfAttention, Source
+from seqlab.nn.attention import Cache, CrossAttention, Places, SelfAttention, Source
 from seqlab.nn.dropout import Dropout
+from seqlab.nn.normalisers import NORMALISERS, NormaliserName
+from seqlab.nn.norms import Norm, NormName, norm_of
+from seqlab.nn.part import Part
+from seqlab.nn.positions import Shape
 from seqlab.recipe import Settings
 
 
@@ -34,20 +38,34 @@ Activation = Literal["gelu", "relu", "swish"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": torch.relu, "swish": F.silu}
 
 
-class FeedForward(nn.Module):
+class FeedForward(Part):
     """W₂ g(W₁ x), with the tanh form of gelu as in GPT, relu as in 2017, or swish."""
 
-    def __init__(self, width: int, hidden: int, activation: Activation = "gelu") -> None:
+    def __init__(self, width: int, hidden: int, activation: Activation = "gelu", bias: bool = True) -> None:
         super().__init__()
-        self.expand = nn.Linear(width, hidden)
-        self.contract = nn.Linear(hidden, width)
+        self.expand = nn.Linear(width, hidden, bias=bias)
+        self.contract = nn.Linear(hidden, width, bias=bias)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         return self.contract(ACTIVATIONS[self.activation](self.expand(x)))  # type: ignore[no-any-return]
 
 
-class Block(nn.Module):
+class GatedFeedForward(Part):
+    """W₂ (g(V x) ∘ W₁ x); Shazeer 2020, https://arxiv.org/abs/2002.05202"""
+
+    def __init__(self, width: int, hidden: int, activation: Activation = "swish", bias: bool = True) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=bias)
+        self.expand = nn.Linear(width, hidden, bias=bias)
+        self.contract = nn.Linear(hidden, width, bias=bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(ACTIVATIONS[self.activation](self.gate(x)) * self.expand(x))  # type: ignore[no-any-return]
+
+
+class Block(Part):
     """x + attend(norm(x)), then x + look(norm(x)) at a source if there is one, then x + feed(norm(x)).
 
     Norms stand before the parts, as in GPT-2, or after the sums, norm(x + attend(x)), as in 2017.
@@ -56,72 +74,102 @@ class Block(nn.Module):
     def __init__(
         self,
         attend: SelfAttention,
-        feed: FeedForward,
-        width: int,
-        dropout: float,
+        feed: FeedForward | GatedFeedForward,
+        norm: Norm,
+        dropout: float = 0.0,
         look: CrossAttention | None = None,
-        norm: Literal["before", "after"] = "before",
+        norm_first: bool = True,
     ) -> None:
         super().__init__()
-        self.norm_attend, self.attend = nn.LayerNorm(width), attend
+        self.attend: SelfAttention
+        self.feed: FeedForward | GatedFeedForward
+        self.norm_attend, self.attend = norm(), attend
         if look is not None:
-            self.norm_look, self.look = nn.LayerNorm(width), look
-        self.norm_feed, self.feed = nn.LayerNorm(width), feed
-        self.dropout, self.norm_before = Dropout(dropout), norm == "before"
+            self.norm_look, self.look = norm(), look
+        self.norm_feed, self.feed = norm(), feed
+        self.dropout, self.norm_first = Dropout(dropout), norm_first
 
     def forward(
-        self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, source: Source | None = None
+        self,
+        x: Tensor,
+        cache: Cache | None = None,
+        mask: Tensor | None = None,
+        source: Source | None = None,
+        places: Places | None = None,
     ) -> Tensor:
-        x = self._add(x, self.norm_attend, lambda y: self.attend(y, cache, mask))
+        x = self._add(x, self.norm_attend, lambda y: self.attend(y, cache, mask, places))
         if source is not None:
             x = self._add(x, self.norm_look, lambda y: self.look(y, source))
         return self._add(x, self.norm_feed, self.feed)
 
-    def _add(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.norm_before:
+    def _add(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_first:
             return x + self.dropout(part(norm(x)))  # type: ignore[no-any-return]
         return norm(x + self.dropout(part(x)))  # type: ignore[no-any-return]
 
 
 class Tower(Settings):
-    """How many blocks stand one above the other, and of which size: the part of a recipe that all Transformers have."""
+    """What the recipes of all Transformers say of their blocks: how many there are, of which size, from which parts."""
 
     width: int = Field(default=128, gt=0)
     depth: int = Field(default=2, gt=0, le=1000)
     heads: int = Field(default=4, gt=0)
+    key_heads: int | None = Field(default=None, gt=0)
+    """Heads of keys and values, each of which several heads share; as many as `heads` by default."""
+    head_width: int | None = Field(default=None, gt=0)
+    """width / heads by default."""
+    scores: NormaliserName = "softmax"
+    """What makes weights of scores: softmax; `sparse`, with exact zeros (1.5-entmax); or `quiet`, a softmax that may
+    look at nothing."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Apart, because it costs the fused kernel on the CPU."""
     hidden: int | None = Field(default=None, gt=0)
     """The width inside of the feed-forward parts; 4 · width by default."""
     activation: Activation = "gelu"
-    norm: Literal["before", "after"] = "before"
-    """Of each part: x + part(norm(x)), or norm(x + part(x)) as in 2017, which needs a warmup."""
+    gated: bool = False
+    """Whether feed-forward parts multiply what they read by a gate: W₂ (g(V x) ∘ W₁ x)."""
+    bias: bool = True
+    """Of all linear maps in the blocks."""
+    norm: NormName = "layer"
+    norm_first: bool = True
+    """x + part(norm(x)), or norm(x + part(x)) as in 2017, which needs a warmup."""
+    epsilon: float = Field(default=1e-5, gt=0)
+    """Of the norms."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        if self.width % self.heads:
+    def _heads_fit(self) -> Self:
+        if self.head_width is None and self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.key_heads is not None and self.heads % self.key_heads:
+            raise ValueError(f"heads {self.heads} is not a multiple of key_heads {self.key_heads}")
         return self
 
-    def built(self, causal: bool = True, looks: bool = False, depth: int | None = None) -> nn.ModuleList:
-        """The blocks; `looks` at a source, and of another depth than this one."""
-        width, heads, dropout = self.width, self.heads, self.attention_dropout
-        return nn.ModuleList(
-            Block(
-                SelfAttention(width, heads, dropout, causal),
-                FeedForward(width, self.hidden or 4 * width, self.activation),
-                width,
-                self.dropout,
-                CrossAttention(width, heads, dropout) if looks else None,
-                self.norm,
-            )
-            for _ in range(self.depth if depth is None else depth)
-        )
+    @property
+    def norms(self) -> Norm:
+        return norm_of(self.norm, self.width, self.epsilon)
 
-    def last_norm(self) -> nn.Module:
-        """What follows the last block: a norm, unless the block ends with one."""
-        return nn.LayerNorm(self.width) if self.norm == "before" else nn.Identity()
+    @property
+    def attention(self) -> dict[str, Any]:
+        """What self- and cross-attention are made with."""
+        return {
+            "width": self.width,
+            "heads": self.heads,
+            "dropout": self.attention_dropout,
+            "key_heads": self.key_heads,
+            "head_width": self.head_width,
+            "bias": self.bias,
+            "normalise": NORMALISERS[self.scores],
+        }
+
+    def shape(self, length: int | None = None, causal: bool = True) -> Shape:
+        """What positions have to fit."""
+        return Shape(self.width, self.heads, self.head_width or self.width // self.heads, length, causal)
+
+
+def feed_forward(settings: Tower) -> FeedForward | GatedFeedForward:
+    kind = GatedFeedForward if settings.gated else FeedForward
+    return kind(settings.width, settings.hidden or 4 * settings.width, settings.activation, settings.bias)
 
 
 def start_as_gpt2(model: nn.Module, depth: int) -> None:

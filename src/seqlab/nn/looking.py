@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqlab import registry
 from seqlab.nn.attention import meet
+from seqlab.nn.normalisers import NORMALISERS, softmax
 from seqlab.recipe import Kind, PartSettings
 
 LookingSettings = Annotated[SerializeAsAny[PartSettings] | None, Kind("attention")]
@@ -30,10 +31,10 @@ class Attention(nn.Module, ABC):
     """a = softmax(score(s, h_i)) over the source's real positions, and the context c = Σ_i a_i h_i"""
 
     class Settings(PartSettings):
-        form: Literal["soft", "sparse", "hard", "local"] = "soft"
-        """softmax; 1.5-entmax, which has exact zeros (Peters et al. 2019, https://arxiv.org/abs/1905.05702); all on the
-        highest score, with the gradient of the softmax; or softmax times a bell around a place that the query chooses
-        (local-p of Luong et al. 2015, https://arxiv.org/abs/1508.04025)."""
+        form: Literal["soft", "sparse", "quiet", "hard", "local"] = "soft"
+        """softmax; 1.5-entmax, which has exact zeros (Peters et al. 2019, https://arxiv.org/abs/1905.05702); a softmax
+        that may look at nothing; all on the highest score, with the gradient of the softmax; or softmax times a bell
+        around a place that the query chooses (local-p of Luong et al. 2015, https://arxiv.org/abs/1508.04025)."""
         window: float = Field(default=5.0, gt=0)
         """Of the local form: two standard deviations of the bell."""
         gated: bool = False
@@ -97,9 +98,9 @@ class Attention(nn.Module, ABC):
 
     def _weights(self, scores: Tensor, queries: Tensor, real: Tensor) -> Tensor:
         form = self.settings.form
-        if form == "sparse":
-            return entmax(scores)
-        weights = scores.softmax(-1)
+        if form in ("sparse", "quiet"):
+            return NORMALISERS[form](scores)
+        weights = softmax(scores)
         if form == "hard":
             most = torch.zeros_like(weights).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
             return most + weights - weights.detach()
@@ -177,20 +178,3 @@ class Uniform(Attention):
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return queries.new_zeros(len(queries), queries.shape[1], keys.shape[1])
-
-
-def entmax(scores: Tensor) -> Tensor:
-    """1.5-entmax: p_i = max(z_i / 2 − τ, 0)², with τ such that they sum to 1. Peters et al. 2019.
-
-    Among the k largest z / 2, τ = mean − √((1 − k · variance) / k); the right k is the largest whose τ is not above its
-    last z / 2.
-    """
-    z = scores / 2
-    z = z - z.amax(-1, keepdim=True)
-    ranked = z.sort(-1, descending=True).values.clamp(min=-1e4)  # −∞ is as far out as this
-    k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
-    mean = ranked.cumsum(-1) / k
-    spread = (ranked.square().cumsum(-1) - k * mean.square()).clamp(min=0)
-    tau = mean - ((1 - spread) / k).clamp(min=0).sqrt()
-    support = (tau <= ranked).sum(-1, keepdim=True)
-    return (z - tau.gather(-1, support - 1)).clamp(min=0).square()

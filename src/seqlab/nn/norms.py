@@ -1,0 +1,23 @@
+"""Norms, and how a recipe names one.
+
+D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import nn
+
+Norm = Callable[[], nn.Module]
+"""Makes a norm of the width that a model has."""
+NormName = Literal["layer", "rms"]
+
+
+def norm_of(name: NormName, width: int, epsilon: float = 1e-5) -> Norm:
+    """What makes (x − mean) / √(variance + ε) ∘ w + b, or x / √(mean of squares + ε) ∘ w (Zhang & Sennrich 2019,
+    https://arxiv.org/abs/1910.07467)."""
+    if name == "rms":
+        return lambda: nn.RMSNorm(width, epsilon)
+    return lambda: nn.LayerNorm(width, epsilon)
