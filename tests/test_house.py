@@ -15,6 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     "errors",
     "registry",
+    "renamed",
     "recipe_tree",
     "recipe",
     "data",

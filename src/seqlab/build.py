@@ -41,10 +41,10 @@ def _build(recipe: Recipe, task: Task) -> Objective:
 
 def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: str) -> None:
     """Fill an objective with a checkpoint's weights, or say what does not fit."""
-    own = objective.state_dict()
+    own, tables = objective.state_dict(), dict(objective.named_buffers())
     for name, weight in weights.items():
         # tables that a model fills itself (n-grams) may have any length
-        if name in own and own[name].shape != weight.shape and name in dict(objective.named_parameters()):
+        if name in own and own[name].shape != weight.shape and name not in tables:
             raise RunError(
                 f"'{name}' is {tuple(weight.shape)} in the checkpoint but {tuple(own[name].shape)} here",
                 where=where,

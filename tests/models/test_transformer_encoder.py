@@ -46,7 +46,7 @@ def test_equals_the_librarys_layers(both_ways):
         mine = name
         for old, new in names.items():
             mine = mine.replace(old, new)
-        weights[name] = ours.state_dict()[mine]
+        weights[name] = dict(ours.named_parameters())[mine]
     theirs.load_state_dict(weights)
     x = ours.embedding(TOKENS) * 12**0.5 + sinusoids(torch.arange(4), 12, torch.zeros(12))
     causal = None if both_ways else torch.nn.Transformer.generate_square_subsequent_mask(4)

@@ -18,13 +18,15 @@ LlamaRMSNorm = transformers.models.llama.modeling_llama.LlamaRMSNorm
 
 VOCAB, WIDTH, DEPTH, HEADS, GROUPS, HIDDEN, CONTEXT = 61, 48, 3, 6, 2, 80, 40
 PARTS = {
-    "norm_attend": ["input_layernorm"],
-    "attend.query_key_value": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
-    "attend.output": ["self_attn.o_proj"],
-    "norm_feed": ["post_attention_layernorm"],
-    "feed.gate": ["mlp.gate_proj"],
-    "feed.expand": ["mlp.up_proj"],
-    "feed.contract": ["mlp.down_proj"],
+    "norm_attend": "input_layernorm",
+    "attend.query": "self_attn.q_proj",
+    "attend.key": "self_attn.k_proj",
+    "attend.value": "self_attn.v_proj",
+    "attend.output": "self_attn.o_proj",
+    "norm_feed": "post_attention_layernorm",
+    "feed.gate": "mlp.gate_proj",
+    "feed.expand": "mlp.up_proj",
+    "feed.contract": "mlp.down_proj",
 }
 
 
@@ -56,9 +58,8 @@ def models():
         "output.matrix.weight": own["lm_head.weight"],
     }
     for layer in range(DEPTH):
-        for name, others in PARTS.items():
-            found = [own[f"model.layers.{layer}.{other}.weight"] for other in others]
-            weights[f"blocks.{layer}.{name}.weight"] = torch.cat(found)
+        for name, other in PARTS.items():
+            weights[f"blocks.{layer}.{name}.weight"] = own[f"model.layers.{layer}.{other}.weight"]
     ours.load_state_dict(weights)
     for part in theirs.modules():  # theirs are in float32, whatever the precision
         if isinstance(part, LlamaRMSNorm):

@@ -23,6 +23,7 @@ from seqlab.nn.attention import DotProduct
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.fused import Fused
 from seqlab.nn.looking import Attention
 from seqlab.nn.output import Softmax
 from seqlab.nn.recording import unrecorded
@@ -93,7 +94,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         if _calls_sigmoid(parent):
             parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():
-        if type(child) is nn.Linear:
+        if type(child) in (nn.Linear, Fused):
+            assert isinstance(child, nn.Linear)
             bias = _released_bias(parent) if isinstance(parent, Softmax) else child.bias
             setattr(parent, name, linear(child.weight, bias))
         elif type(child) is TokenEmbedding:

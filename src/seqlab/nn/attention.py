@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.nn.fused import Fused, named_apart
 from seqlab.nn.normalisers import Normaliser, softmax
 from seqlab.nn.part import Part
 from seqlab.nn.recording import note, recording
@@ -151,9 +152,11 @@ class SelfAttention(Part):
             raise ValueError(f"{heads} heads are not a multiple of {key_heads} heads of keys")
         self.heads, self.key_heads, self.causal = heads, key_heads or heads, causal
         self.head_width = head_width or width // heads
-        self.query_key_value = nn.Linear(width, (heads + 2 * self.key_heads) * self.head_width, bias=bias)
+        inner, shared = heads * self.head_width, self.key_heads * self.head_width
+        self.query_key_value = Fused(width, {"query": inner, "key": shared, "value": shared}, bias)
         self.product = DotProduct(dropout, scale, normalise)
-        self.output = nn.Linear(heads * self.head_width, width, bias=bias)
+        self.output = nn.Linear(inner, width, bias=bias)
+        named_apart(self)
 
     def forward(
         self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, places: Places | None = None
@@ -244,11 +247,12 @@ class CrossAttention(Part):
         """A source is as wide as the target by default; the others are as in `SelfAttention`."""
         super().__init__()
         self.heads, self.key_heads, self.head_width = heads, key_heads or heads, head_width or width // heads
-        inner = heads * self.head_width
+        inner, shared = heads * self.head_width, self.key_heads * self.head_width
         self.query = nn.Linear(width, inner, bias=bias)
-        self.key_value = nn.Linear(source_width or width, 2 * self.key_heads * self.head_width, bias=bias)
+        self.key_value = Fused(source_width or width, {"key": shared, "value": shared}, bias)
         self.product = DotProduct(dropout, scale, normalise)
         self.output = nn.Linear(inner, width, bias=bias)
+        named_apart(self)
 
     def read(self, states: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The states of sources (S, N, D), or of their real positions alone, (R, D) → their keys and values,

@@ -15,8 +15,9 @@ from typing import Any, Self
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
+from seqlab import renamed
 from seqlab.errors import RunError
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.manifest import as_json, run_name, sha256, write, write_whole
@@ -174,7 +175,7 @@ class Checkpoints:
                 if sha256(folder / name) != sums.get(name):
                     raise ValueError(f"{name} differs from the manifest")
             return Snapshot(
-                load_file(folder / "model.safetensors"),
+                renamed.weights(load_file(folder / "model.safetensors")),
                 load_file(folder / "optimizer.safetensors"),
                 load_file(folder / _state_name(rank)),
                 json.loads((folder / "state.json").read_text(encoding="utf-8")),
@@ -244,23 +245,38 @@ class Checkpoints:
             shutil.rmtree(draft)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
-    """An optimizer's state as named tensors. Rates and the like are settings, not state."""
+def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> Tensors:
+    """An optimizer's state by the names of a module's weights: `body.embedding.weight.exp_avg`.
+
+    Rates and the like are settings, not state.
+    """
+    names = _weight_names(optimizer, module)
     state = optimizer.state_dict()["state"]
     return {
-        f"{weight}.{name}": torch.as_tensor(value)
+        f"{names[weight]}.{name}": torch.as_tensor(value)
         for weight, values in state.items()
         for name, value in values.items()
         if value is not None
     }
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Tensors) -> None:
+    names = _weight_names(optimizer, module)
+    numbers = {name: number for number, name in enumerate(names)}
     state: dict[int, Tensors] = {}
     for name, value in tensors.items():
-        weight, _, key = name.partition(".")
-        state.setdefault(int(weight), {})[key] = value
+        weight, _, key = name.rpartition(".")
+        number = int(weight) if weight.isdecimal() else numbers.get(weight)  # earlier versions counted the weights
+        if number is None or number >= len(names):
+            raise RunError(f"the optimizer's '{name}' belongs to no weight", hint="the checkpoint is of another model")
+        state.setdefault(number, {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _weight_names(optimizer: torch.optim.Optimizer, module: nn.Module) -> list[str]:
+    """What the weights of an optimizer are called, in its own order."""
+    names = {id(weight): name for name, weight in module.named_parameters()}
+    return [names[id(weight)] for group in optimizer.param_groups for weight in group["params"]]
 
 
 def _state_name(rank: int) -> str:

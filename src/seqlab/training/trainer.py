@@ -336,7 +336,7 @@ class Trainer:
         }
         if own.before_end is None:
             del facts["before_end"]
-        optimizer = optimizer_tensors(self.optimizer)
+        optimizer = optimizer_tensors(self.optimizer, self.objective)
         if self.average is not None:  # `model` is the average then, for that is what people use
             optimizer |= {f"weights.{name}": weight for name, weight in self.average.others.items()}
         return Snapshot(dict(self.objective.state_dict()), optimizer, state, facts)
@@ -372,7 +372,7 @@ class Trainer:
         last = {name: snapshot.optimizer.pop(name) for name in list(snapshot.optimizer) if name.startswith("weights.")}
         if self.average is not None:
             self.average.restore({name.removeprefix("weights."): weight for name, weight in last.items()})
-        load_optimizer(self.optimizer, snapshot.optimizer)
+        load_optimizer(self.optimizer, self.objective, snapshot.optimizer)
         torch.set_rng_state(snapshot.state["generator"])
         if "generator.cuda" in snapshot.state:
             torch.cuda.set_rng_state(snapshot.state["generator.cuda"], self.device)

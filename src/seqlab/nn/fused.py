@@ -1,0 +1,51 @@
+"""Several linear maps of one input, stored and multiplied as one, and known by their own names wherever weights are
+saved, loaded, imported or adapted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Fused(nn.Linear):
+    """[W₁; W₂; ...] x + [b₁; b₂; ...], with the widths of the outputs by name: {"query": 64, "key": 64, "value": 64}
+
+    It stands in its owner under one name, and `named_apart` gives it the others.
+    """
+
+    def __init__(self, inputs: int, outputs: Mapping[str, int], bias: bool = True) -> None:
+        super().__init__(inputs, sum(outputs.values()), bias)
+        self.outputs = dict(outputs)
+
+    def apart(self, tensor: Tensor) -> dict[str, Tensor]:
+        """The rows of a weight or a bias that belong to each map."""
+        return dict(zip(self.outputs, tensor.split_with_sizes(list(self.outputs.values())), strict=True))
+
+
+def named_apart(owner: nn.Module) -> None:
+    """In the state of `owner`, the maps of its fused ones stand side by side: `query.weight`, `key.weight`, ..."""
+    owner.register_state_dict_post_hook(_split)  # type: ignore[no-untyped-call]
+    owner.register_load_state_dict_pre_hook(_merge)  # type: ignore[no-untyped-call]
+
+
+def _parts(owner: nn.Module, prefix: str) -> list[tuple[Fused, str, str]]:
+    """Each fused map in an owner, with the kinds of tensors it has and their full names."""
+    fused = [(name, part) for name, part in owner.named_children() if isinstance(part, Fused)]
+    return [(part, kind, f"{prefix}{name}.{kind}") for name, part in fused for kind, _ in part.named_parameters()]
+
+
+def _split(owner: nn.Module, state: dict[str, Any], prefix: str, _: object) -> None:
+    for fused, kind, whole in _parts(owner, prefix):
+        if whole in state:
+            for name, tensor in fused.apart(state.pop(whole)).items():
+                state[f"{prefix}{name}.{kind}"] = tensor
+
+
+def _merge(owner: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    for fused, kind, whole in _parts(owner, prefix):
+        names = [f"{prefix}{name}.{kind}" for name in fused.outputs]
+        if all(name in state for name in names):
+            state[whole] = torch.cat([state.pop(name) for name in names])
