@@ -100,7 +100,7 @@ def our_model(theirs: transformers.MarianMTModel) -> Transformer:
     with torch.no_grad():
         model.embedding.weight.copy_(own["model.shared.weight"][:, turns])
         model.output.bias.copy_(own["final_logits_bias"][0])  # type: ignore[operator, union-attr]
-        for side, blocks in (("encoder", model.encoder), ("decoder", model.decoder)):
+        for side, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
             for number, block in enumerate(blocks):
                 at = f"model.{side}.layers.{number}"
                 put(block.attend.query_key_value, [f"{at}.self_attn.{part}_proj" for part in "qkv"], True)

@@ -40,16 +40,25 @@ MODELS = {
     "convolutional": "seqlab.models.conv:ConvolutionalLanguageModel",
     "gpt": "seqlab.models.gpt:GPT",
     "mixture": "seqlab.models.mixture:Mixture",
+    "translator": "seqlab.models.translator:Translator",
     "transformer": "seqlab.models.transformer:Transformer",
     "recurrent-translator": "seqlab.models.recurrent_translator:RecurrentTranslator",
     "convolutional-translator": "seqlab.models.convolutional_translator:ConvolutionalTranslator",
     "recurrent-encoder": "seqlab.models.recurrent_encoder:RecurrentEncoder",
     "transformer-encoder": "seqlab.models.transformer_encoder:TransformerEncoder",
+    "deep-encoder": "seqlab.models.recurrent_translator:DeepEncoder",
+    "convolutional-encoder": "seqlab.models.convolutional_translator:ConvolutionalEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
     "series-dense": "seqlab.models.forecasters:SeriesDense",
     "series-linear": "seqlab.models.forecasters:SeriesLinear",
     "series-recurrent": "seqlab.models.forecasters:SeriesRecurrent",
     "series-transformer": "seqlab.models.series_transformer:SeriesTransformer",
+}
+
+DECODERS = {
+    "transformer": "seqlab.models.transformer:TransformerDecoder",
+    "recurrent": "seqlab.models.recurrent_translator:RecurrentDecoder",
+    "convolutional": "seqlab.models.convolutional_translator:ConvolutionalDecoder",
 }
 
 CELLS = {
@@ -147,6 +156,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "task": TASKS,
     "tokenizer": TOKENIZERS,
     "model": MODELS,
+    "decoder": DECODERS,
     "cell": CELLS,
     "attention": ATTENTIONS,
     "position": POSITIONS,

@@ -35,21 +35,79 @@ KEYS: list[Callable[[dict[str, Any]], None]] = [_norm]
 """What is done to each section of a recipe."""
 
 
-WEIGHTS: list[tuple[str, tuple[str, ...]]] = [
-    (r"^(.*\.)?query_key_value\.(weight|bias)$", ("query", "key", "value")),
-    (r"^(.*\.)?key_value\.(weight|bias)$", ("key", "value")),
+FUSED: list[tuple[str, tuple[str, ...]]] = [
+    (r"query_key_value\.(weight|bias)$", ("query", "key", "value")),
+    (r"key_value\.(weight|bias)$", ("key", "value")),
 ]
 """Maps that were saved as one, rows one after the other, and what they are called apart."""
+
+TRANSLATORS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
+    (  # the Transformer
+        r"decoder\.0\.attend\.",
+        {
+            r"encoder\.(\d+\.)": (r"encoder.blocks.\1",),
+            r"encoder_norm\.": ("encoder.norm.",),
+            r"decoder\.(\d+\.)": (r"decoder.blocks.\1",),
+        },
+    ),
+    (  # the convolutional translator
+        r"decoder\.0\.convolve\.",
+        {
+            r"encoder\.(\d+\.)": (r"encoder.layers.\1",),
+            r"encoder_norm\.": ("encoder.norm.",),
+            r"decoder\.(\d+\.)": (r"decoder.layers.\1",),
+        },
+    ),
+    (  # the recurrent translators
+        r"lowest\.layers\.",
+        {
+            r"encoder\.(\d+\.)": (r"encoder.layers.\1",),
+            r"(lowest|above|attention|mix)\.": (r"decoder.\1.",),
+        },
+    ),
+]
+"""What shows that a checkpoint has the names that a translator had before it was an encoder and a decoder; and what the
+parts of its weights' names became."""
+BOTH = {
+    r"source_embedding\.": ("encoder.embedding.",),
+    r"conditions\.": ("encoder.conditions.",),
+    r"embedding\.": ("decoder.embedding.", "encoder.embedding."),  # unless the encoder has one of its own
+    r"(norm|output)\.": (r"decoder.\1.",),
+}
 
 
 def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a checkpoint under today's names."""
+    found = dict(tensors)
+    for marker, names in TRANSLATORS:
+        for prefix in {
+            match[1] for name in tensors if (match := re.match(rf"((?:body\.|parts\.\d+\.)*){marker}", name))
+        }:
+            found = _moved(found, prefix, {**names, **BOTH})
+    return _apart(found)
+
+
+def _moved(tensors: Mapping[str, Tensor], prefix: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Tensor]:
+    """Of the model whose names begin with a prefix; what has no other name keeps it."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        for pattern, parts in WEIGHTS:
-            if match := re.match(pattern, name):
+        own = name.removeprefix(prefix)
+        pattern = next((one for one in names if name.startswith(prefix) and re.match(one, own)), None)
+        for new in (r"\g<0>",) if pattern is None else names[pattern]:
+            moved = name if pattern is None else prefix + re.sub(rf"^{pattern}", new, own)
+            if moved not in found or pattern != r"embedding\.":
+                found[moved] = tensor
+    return found
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        for pattern, parts in FUSED:
+            if match := re.search(rf"(?:^|\.){pattern}", name):
+                before = name[: match.start()] + ("." if match.start() else "")
                 for part, rows in zip(parts, tensor.chunk(len(parts)), strict=True):
-                    found[f"{match[1] or ''}{part}.{match[2]}"] = rows
+                    found[f"{before}{part}.{match[1]}"] = rows
                 break
         else:
             found[name] = tensor

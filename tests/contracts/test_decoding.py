@@ -10,6 +10,7 @@ from shipped_models import BUILDERS, CONTEXT, exact, shipped, some_tokens
 from tolerance import SMALL_NET, close, no_worse, rounding
 
 from seqlab.decoding.choose import Greedy, Sample, gumbel
+from seqlab.decoding.compiled import library
 from seqlab.decoding.generate import generate, read
 from seqlab.decoding.logits import Temperature, TopK, TopP
 from seqlab.decoding.packing import packed
@@ -49,7 +50,12 @@ def batches(sizes):
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_text_is_the_same_alone_and_in_any_batch(name, choice):
-    """The same tokens and the same log-probabilities, bit for bit; rows end early, and GPT's context is passed."""
+    """The same tokens and the same log-probabilities, bit for bit; rows end early, and GPT's context is passed.
+
+    Attention that is no plain softmax multiplies by the library where nothing can be compiled, whose last bits depend
+    on the rows: then up to rounding errors.
+    """
+    to_the_bit = library() is not None or name not in ("gpt-quiet", "gpt-sparse")
     model, choose = packed(shipped(name)), CHOICES[choice]
     stop = frozenset({4, 9})
     alone = [texts(model, [prompt], choose, 24, stop, [row])[0] for row, prompt in enumerate(PROMPTS)]
@@ -58,7 +64,13 @@ def test_a_text_is_the_same_alone_and_in_any_batch(name, choice):
     for rows in batches((33, 17, 8, 5, 4, 3, 2)):
         together = texts(model, [PROMPTS[row] for row in rows], choose, 24, stop, rows)
         for row, text in zip(rows, together, strict=True):
-            assert text == alone[row], f"prompt of {len(PROMPTS[row])} among {len(rows)}"
+            where = f"prompt of {len(PROMPTS[row])} among {len(rows)}"
+            if to_the_bit:
+                assert text == alone[row], where
+                continue
+            assert [token for token, _ in text] == [token for token, _ in alone[row]], where
+            near = rounding(SMALL_NET, 10)
+            assert [p for _, p in text] == pytest.approx([p for _, p in alone[row]], abs=near), where
 
 
 def _gpt(width, heads, context, vocab_size):

@@ -328,8 +328,12 @@ def test_nothing_is_kept_in_self(name):
 
 
 def test_a_source_is_refused_by_a_model_that_takes_none(name):
+    tokens = some_tokens(1, 3)
+    source = {"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}
     with pytest.raises(ValueError, match="takes no source"):
-        shipped(name).start({"tokens": some_tokens(1, 3)})
+        shipped(name).start(source)
+    with pytest.raises(ValueError, match="takes no source"):
+        shipped(name)(tokens, None, None, source)
 
 
 def test_gradients_of_single_steps_equal_those_of_all_at_once(name):

@@ -121,7 +121,7 @@ def test_probabilities_of_tags_are_marginals(crf, trained):
             sentence.transitions.normal_(generator=torch.Generator().manual_seed(0))
     batch = run.held_out().batch(np.array([0]), Key(0, 0))
     found = objective.examined(batch)
-    (states, mask), length = objective.body(batch), int(batch["mask"].sum())
+    (states, mask, _), length = objective.body(batch), int(batch["mask"].sum())
     scores = objective.head.scores(states)
     marginals = torch.zeros(length, count, dtype=torch.float64)
     for tags in itertools.product(range(count), repeat=length):

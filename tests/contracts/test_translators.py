@@ -82,9 +82,9 @@ def test_gradients_reach_every_weight(name):
     output = model(tokens, None, None, source)
     model.losses(output.states.flatten(0, 1), tokens.roll(-1, 1).flatten()).sum().backward()
     for weight_name, weight in model.named_parameters():
-        if weight_name == "conditions.sizes.weight":  # of numbers, which these sources have not
+        if weight_name == "encoder.conditions.sizes.weight":  # of numbers, which these sources have not
             continue
-        if weight_name == "source_position.weight":  # nothing is at distance 0 and after it
+        if weight_name == "encoder.position.weight":  # nothing is at distance 0 and after it
             assert weight.grad[len(weight) // 2].eq(0).all()
             continue
         assert weight.grad is not None, weight_name

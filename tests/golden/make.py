@@ -30,6 +30,7 @@ TAGS = {"task": "tagging", "data": {"train": "data/tagged.conll", "hold_out": 0.
 SERIES = {"task": {"kind": "forecasting", "window": 12, "horizon": 2}, "data": {"train": "data/series.csv"}}
 PAIRS = {"task": "translation", "data": {"train": "data/pairs.tsv", "hold_out": 0.2}, "objective": "next-token"}
 WORDS = {"kind": "word", "split": "whitespace"}
+LOOKING = {"kind": "transformer", "width": 8, "depth": 1, "heads": 2}
 ENCODER = {"kind": "recurrent-encoder", "cell": "lstm", "width": 6}
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -104,6 +105,18 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "model": {"kind": "transformer", "width": 8, "hidden": 12, "depth": 1, "heads": 2},
         "decoding": {"beam": 2, "tokens": 12},
     },
+    "translation-joined": {
+        **PAIRS,
+        "tokenizer": {"kind": "character"},
+        "model": {"kind": "translator", "encoder": {"kind": "deep-encoder", "width": 8}, "decoder": LOOKING},
+        "decoding": {"tokens": 12},
+    },
+    "classes-convolution": {
+        **CLASSES,
+        "tokenizer": {"kind": "character"},
+        "model": {"kind": "convolutional-encoder", "width": 8, "depth": 1},
+    },
+    "classes-deep": {**CLASSES, "tokenizer": {"kind": "character"}, "model": {"kind": "deep-encoder", "width": 8}},
 }
 COUNTED = {"ngram", "mixture"}
 """Made in one step: there is no half of them."""

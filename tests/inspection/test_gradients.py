@@ -150,7 +150,7 @@ def test_what_reads_sequences_of_different_lengths(build, parts):
 
 def test_the_end_of_a_tagged_sentence_is_its_last_word_or_its_first():
     objective, batch = tagger()
-    states, _ = objective.body(batch)
+    states = objective.body(batch).states
     scores = objective.head.scores(states).log_softmax(-1)
     for found, ends in zip(losses_at_the_ends(objective, batch), [(5, 1, 3), (0, 0, 0)], strict=True):
         each = [scores[row, end, batch["tags"][row, end]] for row, end in enumerate(ends)]

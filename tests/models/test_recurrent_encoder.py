@@ -27,7 +27,8 @@ def encoder(**settings):
 def test_characters_are_set_beside_the_words(kind):
     model = encoder(characters=kind, depth=2)
     assert model.recurrent.layers[0].width == 5 + model.characters.width
-    states, mask = model(BATCH)
+    states, mask, summary = model(BATCH)
+    assert [part.shape for part in summary[1]] == [(2, 10)] * len(summary[1])
     assert states.shape == (2, 3, 10)
     assert mask is BATCH["mask"]
     other = {**BATCH, "spellings": torch.tensor([[2, 4], [4, 0], [3, 3]])}  # another spelling of the same token

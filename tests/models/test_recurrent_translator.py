@@ -15,7 +15,7 @@ def test_at_first_deep_states_differ_from_position_to_position_as_shallow_ones_d
         settings = {"kind": "recurrent-translator", "cell": "lstm", "width": 64, "depth": depth, "both_ways": "first"}
         model = RecurrentTranslator(part_settings("model", Tree({**settings, "connections": connections})), 100)
         tokens = torch.randint(1, 100, (16, 12))
-        states, _ = model.encode({"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)})
+        states = model.encoder({"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}).states
         return (states - states.mean(1, keepdim=True)).std().item()
 
     assert differences(6) > 0.8 * differences(1)

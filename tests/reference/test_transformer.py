@@ -43,12 +43,12 @@ def test_it_equals_the_librarys_layers(norm):
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**layer), DEPTH, norms[0], enable_nested_tensor=False)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**layer), DEPTH, norms[1])
     with torch.no_grad():
-        for theirs, blocks in ((encoder, model.encoder), (decoder, model.decoder)):
+        for theirs, blocks in ((encoder, model.encoder.blocks), (decoder, model.decoder.blocks)):
             for one, block in zip(theirs.layers, blocks, strict=True):
                 fill(one, block)
         if norm == "before":
-            encoder.norm.load_state_dict(model.encoder_norm.state_dict())
-            decoder.norm.load_state_dict(model.norm.state_dict())
+            encoder.norm.load_state_dict(model.encoder.norm.state_dict())
+            decoder.norm.load_state_dict(model.decoder.norm.state_dict())
         encoder.eval(), decoder.eval()
         found = model(TARGET, None, None, {"tokens": SOURCE, "mask": REAL}).states
         x, y = (embedded(model, tokens) for tokens in (SOURCE, TARGET))
@@ -147,7 +147,7 @@ def as_marian(theirs):
     with torch.no_grad():
         model.embedding.weight.copy_(own["model.shared.weight"][:, turns])
         model.output.bias.copy_(own["final_logits_bias"][0])
-        for side, blocks in (("encoder", model.encoder), ("decoder", model.decoder)):
+        for side, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
             for number, block in enumerate(blocks):
                 at = f"model.{side}.layers.{number}"
                 three = [f"{at}.self_attn.{part}_proj" for part in "qkv"]

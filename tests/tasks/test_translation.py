@@ -207,7 +207,7 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
 
 def test_gradients_reach_back_into_the_source(reverser):
     found = json.loads(run_command("inspect", "gradients", reverser.folder, "--json").stdout)
-    assert {"encoder.0.h.0", "encoder.0.h.0 back", "lowest.h.0"} <= set(found["norms"])
+    assert {"encoder.layers.0.h.0", "encoder.layers.0.h.0 back", "decoder.lowest.h.0"} <= set(found["norms"])
     assert all(max(sizes) > 0 for sizes in found["norms"].values())
 
 
@@ -256,7 +256,7 @@ def test_labels_and_numbers_stand_beside_words(tmp_path):
     assert batch["source.values"][0, [0, 3, 4, 5]].tolist() == [0.0] * 4
     loss = prepared.objective(batch)
     loss.sum.backward()
-    assert prepared.objective.body.conditions.sizes.weight.grad[2:].abs().sum() > 0
+    assert prepared.objective.body.encoder.conditions.sizes.weight.grad[2:].abs().sum() > 0
 
 
 def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):

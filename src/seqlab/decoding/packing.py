@@ -99,7 +99,8 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
             bias = _released_bias(parent) if isinstance(parent, Softmax) else child.bias
             setattr(parent, name, linear(child.weight, bias))
         elif type(child) is TokenEmbedding:
-            setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
+            if hasattr(parent, "output"):  # of others, logits are never asked for
+                setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
         elif isinstance(child, FeedForward | GatedFeedForward) and type(child) in (FeedForward, GatedFeedForward):
             setattr(parent, name, PackedFeedForward(child, linear))
         elif isinstance(child, nn.Dropout):

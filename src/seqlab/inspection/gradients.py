@@ -121,7 +121,7 @@ def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tens
         targets = last(batch["targets"], mask)[:, None] if every else batch["targets"][:, None]
         loss = objective.loss(forecasts, targets, reduction="sum")
     elif isinstance(objective, Tags):
-        (states, mask), tags = objective.body(batch), batch["tags"]
+        (states, mask, _), tags = objective.body(batch), batch["tags"]
         scores = objective.scores(states, tags)
         ends = ((last(scores, mask), last(tags, mask)), (scores[:, 0], tags[:, 0]))  # each tag by itself
         at_last, at_first = (F.cross_entropy(s, t, ignore_index=-1, reduction="sum") for s, t in ends)

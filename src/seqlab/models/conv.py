@@ -78,7 +78,14 @@ class ConvolutionalLanguageModel(TokenModel):
         }
         return State(pasts, torch.zeros(rows, dtype=torch.long, device=weight.device))
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        no_source(self, source)
         after = (state or self.start(rows=len(tokens))).consume()
         lengths = real_lengths(tokens, mask)
         x = self.dropout(self.embedding(tokens))

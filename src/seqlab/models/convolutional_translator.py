@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.models.conv import GatedConvolution
-from seqlab.models.language_model import Output, State, TokenModel, or_empty, owners, real_lengths
-from seqlab.nn.attention import CrossAttention, Source, room_for
+from seqlab.models.encoder import Encoded, Encoder
+from seqlab.models.language_model import Output, State, real_lengths
+from seqlab.models.translator import Decoder, Translator, owners
+from seqlab.nn.attention import CrossAttention, Source
 from seqlab.nn.convolution import last_positions
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
@@ -23,23 +25,15 @@ from seqlab.nn.positions import sinusoids
 from seqlab.recipe import PartSettings
 
 
-class ConvolutionalTranslator(TokenModel):
-    """y = E[source] + P and x = E[target] + P; then in each layer y ← y + a ∘ σ(g), [a; g] a convolution around each
-    position, x ← x + a ∘ σ(g) with one over those before it, and x ← x + what x finds in y; p = softmax(E norm(x)).
-
-    Gehring et al. 2017, https://arxiv.org/abs/1705.03122, with layer norms and sinusoids.
-    """
+class ConvolutionalEncoder(Encoder):
+    """y = √D E[source] + P; in each layer y ← y + a ∘ σ(g), [a; g] a convolution around each position; then a norm"""
 
     class Settings(PartSettings):
         width: int = Field(default=128, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
-        """Layers of the encoder, and of the decoder."""
         taps: int = Field(default=3, gt=1, le=1001)
-        """Positions that a layer looks at: an odd number, as many on either side in the encoder."""
+        """Positions that a layer looks at: an odd number, as many on either side."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        shared: bool = True
-        """One matrix for the words of the source and of the target."""
-        output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 
         @field_validator("taps")
         @classmethod
@@ -48,88 +42,106 @@ class ConvolutionalTranslator(TokenModel):
                 raise ValueError("should be odd")
             return value
 
-    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
+    def __init__(
+        self, settings: Settings, vocab_size: int, conditions: int = 0, embedding: TokenEmbedding | None = None
+    ) -> None:
         super().__init__()
-        self.vocab_size, self.width, width = vocab_size, settings.width, settings.width
-        self.embedding = TokenEmbedding(vocab_size, width)
-        self.source_embedding = None if settings.shared else TokenEmbedding(vocab_size, width)
-        self.conditions = Conditions(vocab_size, conditions, width)
+        self.width = settings.width
+        self.embedding = TokenEmbedding(vocab_size, self.width) if embedding is None else embedding
+        self.conditions = Conditions(vocab_size, conditions, self.width)
         self.dropout = Dropout(settings.dropout)
-        self.encoder: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
-            GatedConvolution(width, settings.taps, 1) for _ in range(settings.depth)
+        self.layers: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
+            GatedConvolution(self.width, settings.taps, 1) for _ in range(settings.depth)
         )
-        self.encoder_norm = nn.LayerNorm(width)
-        self.decoder: Sequence[LookingConvolution] = nn.ModuleList(  # type: ignore[assignment]
-            LookingConvolution(width, settings.taps, self.dropout) for _ in range(settings.depth)
-        )
-        self.norm = nn.LayerNorm(width)
-        self.output = output_layer(settings.output, width, vocab_size, self.embedding)
-        for table in (self.embedding, self.source_embedding, self.conditions.names, self.conditions.sizes):
-            if table is not None:
-                nn.init.normal_(table.weight, std=width**-0.5)
+        self.norm = nn.LayerNorm(self.width)
 
-    def encode(self, source: Mapping[str, Tensor]) -> Tensor:
-        """The states of sources: (S, N, D)."""
-        real = source["mask"][..., None]
-        y = self._placed(self.conditions(source, self.source_embedding or self.embedding))
-        for block in self.encoder:
-            sides = F.pad(block.norm(y) * real, [0, 0, block.convolution.past // 2, block.convolution.past // 2])
-            past = block.convolution.past
-            gated, _ = block.convolution(sides[:, past:], sides[:, :past])
+    def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
+        real = batch["mask"][..., None]
+        y = self.dropout(_placed(self.conditions(batch, self.embedding)))
+        for layer in self.layers:
+            past = layer.convolution.past
+            sides = F.pad(layer.norm(y) * real, [0, 0, past // 2, past // 2])
+            gated, _ = layer.convolution(sides[:, past:], sides[:, :past])
             y = y + self.dropout(F.glu(gated, dim=-1))
-        return self.encoder_norm(y)  # type: ignore[no-any-return]
+        return Encoded(self.norm(y), batch["mask"])
 
-    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
-        source = or_empty(source, self.embedding.weight)
-        room = [0, room_for(source["tokens"].shape[1]) - source["tokens"].shape[1]]
-        return self._state({name: F.pad(tensor, room) for name, tensor in source.items()}, rows)
 
-    def _state(self, source: Mapping[str, Tensor], rows: int) -> State:
-        y = self.encode(source)
+class ConvolutionalDecoder(Decoder):
+    """x = √D E[target] + P; in each layer x ← x + a ∘ σ(g), [a; g] a convolution over the positions before, and then
+    x ← x + what x finds in the source; p = softmax(E norm(x))"""
+
+    class Settings(ConvolutionalEncoder.Settings):
+        output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
+
+    def __init__(
+        self, settings: Settings, vocab_size: int, source_width: int, embedding: TokenEmbedding | None = None
+    ) -> None:
+        super().__init__()
+        self.vocab_size, self.width = vocab_size, settings.width
+        self.embedding = TokenEmbedding(vocab_size, self.width) if embedding is None else embedding
+        self.dropout = Dropout(settings.dropout)
+        self.layers: Sequence[LookingConvolution] = nn.ModuleList(  # type: ignore[assignment]
+            LookingConvolution(self.width, settings.taps, source_width, self.dropout) for _ in range(settings.depth)
+        )
+        self.norm = nn.LayerNorm(self.width)
+        self.output = output_layer(settings.output, self.width, vocab_size, self.embedding)
+
+    def start(self, encoded: Encoded, rows: int) -> State:
+        y = encoded.states
         lengths = torch.zeros(rows, dtype=torch.long, device=y.device)
-        past = self.decoder[0].convolve.convolution.past
-        pasts = {f"past.{layer}": y.new_zeros(rows, past, self.width) for layer in range(len(self.decoder))}
-        shared = {"real": source["mask"]}
-        for layer, block in enumerate(self.decoder):
-            shared[f"keys.{layer}"], shared[f"values.{layer}"] = block.look.read(y)
+        past = self.layers[0].convolve.convolution.past
+        pasts = {f"past.{number}": y.new_zeros(rows, past, self.width) for number in range(len(self.layers))}
+        shared = {"real": encoded.mask}
+        for number, layer in enumerate(self.layers):
+            shared[f"keys.{number}"], shared[f"values.{number}"] = layer.look.read(y)
         return State(pasts, lengths, shared, owners(len(y), lengths))
 
-    def forward(
-        self,
-        tokens: Tensor,
-        state: State | None = None,
-        mask: Tensor | None = None,
-        source: Mapping[str, Tensor] | None = None,
-    ) -> Output:
-        if state is None:
-            state = self._state(or_empty(source, self.embedding.weight, len(tokens)), len(tokens))
+    def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
+        output: Output = self(tokens, self.start(encoded, len(tokens)), mask)
+        return output
+
+    def forward(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Output:
         after, lengths = state.consume(), real_lengths(tokens, mask)
         assert after.shared is not None
         places = after.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
-        x = self._placed(self.embedding(tokens), places)
-        for layer, block in enumerate(self.decoder):
-            keys, values = after.shared[f"keys.{layer}"], after.shared[f"values.{layer}"]
+        x = self.dropout(_placed(self.embedding(tokens), places))
+        for number, layer in enumerate(self.layers):
+            keys, values = after.shared[f"keys.{number}"], after.shared[f"values.{number}"]
             look = Source(keys, values, after.shared["real"], after.owner)
-            x, history = block(x, after.rows[f"past.{layer}"], look)
-            after.rows[f"past.{layer}"] = last_positions(history, block.convolve.convolution.past, lengths)
+            x, history = layer(x, after.rows[f"past.{number}"], look)
+            after.rows[f"past.{number}"] = last_positions(history, layer.convolve.convolution.past, lengths)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)
-
-    def _placed(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        places = torch.arange(x.shape[1], device=x.device) if places is None else places
-        return self.dropout(x * self.width**0.5 + sinusoids(places, self.width, x))  # type: ignore[no-any-return]
 
 
 class LookingConvolution(nn.Module):
     """x + a ∘ σ(g) over the positions before, then x + what it finds in the source"""
 
-    def __init__(self, width: int, taps: int, dropout: nn.Module) -> None:
+    def __init__(self, width: int, taps: int, source_width: int, dropout: nn.Module) -> None:
         super().__init__()
         self.convolve = GatedConvolution(width, taps, 1)
-        self.norm_look, self.look = nn.LayerNorm(width), CrossAttention(width, 1)
+        self.norm_look, self.look = nn.LayerNorm(width), CrossAttention(width, 1, source_width=source_width)
         self.dropout = dropout
 
     def forward(self, x: Tensor, before: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         change, history = self.convolve(x, before)
         x = x + self.dropout(change)
         return x + self.dropout(self.look(self.norm_look(x), source)), history
+
+
+class ConvolutionalTranslator(Translator):
+    """Gehring et al. 2017, https://arxiv.org/abs/1705.03122, with layer norms and sinusoids."""
+
+    class Settings(ConvolutionalDecoder.Settings):
+        shared: bool = True
+        """One matrix for the words of the source and of the target."""
+
+    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
+        embedding = TokenEmbedding(vocab_size, settings.width)
+        encoder = ConvolutionalEncoder(settings, vocab_size, conditions, embedding if settings.shared else None)
+        self.join(encoder, ConvolutionalDecoder(settings, vocab_size, encoder.width, embedding))
+
+
+def _placed(x: Tensor, places: Tensor | None = None) -> Tensor:
+    places = torch.arange(x.shape[1], device=x.device) if places is None else places
+    return x * float(x.shape[-1] ** 0.5) + sinusoids(places, x.shape[-1], x)

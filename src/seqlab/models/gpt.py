@@ -54,7 +54,14 @@ class GPT(TokenModel):
         no_source(self, source)
         return new_state(rows, list(self.blocks), self.embedding.weight)
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        no_source(self, source)
         time = torch.arange(tokens.shape[1], device=tokens.device)
         if state is None:
             x = self._embed(tokens, time)

@@ -41,11 +41,17 @@ class LanguageModel(nn.Module, ABC):
         """The state before any token; encodes a source if there is one."""
 
     @abstractmethod
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
         """Read tokens (B, T) after `state`, which is used up. `mask` is True at real tokens, which come first.
 
-        Without a state the rows are new, and a state that costs anything to make is not returned. A model that reads
-        sources takes `source` too, one for each new row: what `start` is given, without the cost of a state.
+        Without a state the rows are new, and a state that costs anything to make is not returned; then there may be a
+        source for each row: what `start` is given, without the cost of a state.
         """
 
     @abstractmethod
@@ -212,22 +218,6 @@ def real_lengths(tokens: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return torch.full((len(tokens),), tokens.shape[1], dtype=torch.long, device=tokens.device)
     return mask.sum(1)
-
-
-def or_empty(source: Mapping[str, Tensor] | None, like: Tensor, rows: int = 1) -> Mapping[str, Tensor]:
-    """A source; or, where there is none, one that says nothing: `<end>`."""
-    if source is not None:
-        return source
-    tokens = torch.zeros(rows, 1, dtype=torch.long, device=like.device)
-    return {"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}
-
-
-def owners(sources: int, rows: Tensor) -> Tensor:
-    """Which of the sources each row (B,) reads: equally many rows for each, one source's rows together."""
-    each, rest = divmod(len(rows), sources)
-    if rest:
-        raise ValueError(f"{len(rows)} rows for {sources} sources")
-    return torch.arange(sources, device=rows.device).repeat_interleave(each)
 
 
 def no_source(model: Any, source: object) -> None:

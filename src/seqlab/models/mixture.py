@@ -12,9 +12,9 @@ from typing import Annotated
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqlab import registry
+from seqlab.models.encoder import padded
 from seqlab.models.language_model import LanguageModel, Output, State
 from seqlab.nn.attention import room_for
 from seqlab.recipe import Kind, PartSettings
@@ -49,8 +49,7 @@ class Mixture(LanguageModel):
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         if source is not None:  # all parts look at equally many positions, so that their attention can be averaged
-            room = [0, room_for(source["tokens"].shape[1]) - source["tokens"].shape[1]]
-            source = {name: F.pad(tensor, room) for name, tensor in source.items()}
+            source = padded(source, room_for(source["mask"].shape[1]))
         return _together([part.start(source, rows) for part in self.parts])
 
     def forward(
@@ -60,9 +59,9 @@ class Mixture(LanguageModel):
         mask: Tensor | None = None,
         source: Mapping[str, Tensor] | None = None,
     ) -> Output:
-        count, about = len(self.parts), {} if source is None else {"source": source}
+        count = len(self.parts)
         apart = [None] * count if state is None else _apart(state.consume(), count)
-        outputs = [part(tokens, before, mask, **about) for part, before in zip(self.parts, apart, strict=True)]
+        outputs = [part(tokens, before, mask, source) for part, before in zip(self.parts, apart, strict=True)]
         after = [output.state for output in outputs if output.state is not None]
         states = torch.cat([_as_integers(output.states) for output in outputs], -1)
         return Output(states, _together(after) if len(after) == count else None)

@@ -62,7 +62,14 @@ class MLP(TokenModel):
         read = torch.full((rows, self.window - 1), NOTHING, device=device)
         return State({"read": read}, torch.zeros(rows, dtype=torch.long, device=device))
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        no_source(self, source)
         after = (state or self.start(rows=len(tokens))).consume()
         history = torch.cat([after.rows["read"], tokens], 1)
         windows = history.unfold(1, self.window, 1)  # (B, T, N)

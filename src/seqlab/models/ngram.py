@@ -187,7 +187,14 @@ class NGram(LanguageModel):
         contexts = torch.full((rows, max(self.order - 1, 1)), NOTHING, device=self.seen.device)
         return State({"contexts": contexts}, torch.zeros(rows, dtype=torch.long, device=self.seen.device))
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        no_source(self, source)
         """States (B, T, K): at each position the ids of the contexts that end there, by length."""
         state = (self.start(rows=len(tokens)) if state is None else state).consume()
         before = state.rows["contexts"]

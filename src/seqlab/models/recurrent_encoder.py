@@ -14,8 +14,8 @@ from torch import Tensor
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.characters import CharacterSettings, character_reader
 from seqlab.nn.dropout import EmbeddingDropout, Mask, dropout
-from seqlab.nn.embedding import TokenEmbedding
-from seqlab.nn.recurrent import Stack
+from seqlab.nn.embedding import Conditions, TokenEmbedding
+from seqlab.nn.recurrent import Stack, both
 from seqlab.recipe import PartSettings
 
 
@@ -44,7 +44,7 @@ class RecurrentEncoder(Encoder):
         embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
         """The share of the words that are left out of a batch altogether."""
 
-    def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0) -> None:
+    def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0, conditions: int = 0) -> None:
         super().__init__()
         hidden, embedded = settings.width, settings.embedding or settings.width
         self.embedding = TokenEmbedding(vocab_size, embedded)
@@ -56,14 +56,15 @@ class RecurrentEncoder(Encoder):
         self.directions = 2 if settings.both_ways and settings.depth else 1
         self.width = hidden * self.directions if settings.depth else read
         torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
+        self.conditions = Conditions(vocab_size, conditions, embedded)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
         tokens, mask = batch["tokens"], batch["mask"]
-        x = self.drop_words(self.embedding(tokens), tokens)
+        x = self.drop_words(self.conditions(batch, self.embedding), tokens)
         if self.characters is not None:  # read once for each different word of the batch
             x = torch.cat([x, self.characters(batch["spellings"])[batch["spelt"]]], -1)
         x = self.dropout(x)
         if not len(self.recurrent.layers):
             return Encoded(x, mask)
-        states, _ = self.recurrent(x, self.recurrent.start(len(x), x), mask)
-        return Encoded(self.dropout(states), mask)
+        states, last = self.recurrent(x, self.recurrent.start(len(x), x), mask)
+        return Encoded(self.dropout(states), mask, [both(one, self.directions == 2) for one in last])

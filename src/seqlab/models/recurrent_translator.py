@@ -6,14 +6,15 @@ B rows · T target positions · S sources · N source positions · H width
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from seqlab.models.language_model import Output, State, TokenModel, or_empty, owners, real_lengths
+from seqlab.models.encoder import Encoded, Encoder
+from seqlab.models.language_model import Output, State, real_lengths
+from seqlab.models.translator import Decoder, Translator, owners
 from seqlab.nn.attention import room_for
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.dropout import Mask, dropout
@@ -21,46 +22,71 @@ from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.looking import LookingSettings, looking
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.recording import note
-from seqlab.nn.recurrent import Recurrent, Stack
+from seqlab.nn.recurrent import Recurrent, Stack, both
 from seqlab.recipe import PartSettings
 
 
-class RecurrentTranslator(TokenModel):
-    """The encoder reads h_i = cell(√H E[source_i], h_{i−1}) in layers; its last states are the decoder's first ones.
-
-    The decoder's lowest layer reads the target and asks for a context c_t; the layers above it read [s_t; c_t], and
-    p = softmax(E tanh(W [s_t; c_t])) with s_t of the highest one. Without attention there is no c.
-
-    Sutskever et al. 2014, https://arxiv.org/abs/1409.3215; Bahdanau et al. 2015, https://arxiv.org/abs/1409.0473; Wu et
-    al. 2016, https://arxiv.org/abs/1609.08144 (deep, the lowest layer asks, residuals)
-    """
+class DeepEncoder(Encoder):
+    """h_i = cell(√H E[source_i], h_{i−1}) in layers, the lowest of which may read from both ends."""
 
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
         """Of every layer; where one reads both ways, half of it for each."""
-        encoder_depth: int | None = Field(default=None, gt=0, le=1000)
-        """Layers of the encoder; as many as the decoder has by default."""
         both_ways: Literal["none", "first", "all"] = "none"
-        """Which layers of the encoder also read from the end to the beginning."""
+        """Which layers also read from the end to the beginning."""
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Of embeddings and between layers."""
+        dropout_mask: Mask = "position"
+
+    def __init__(
+        self, settings: Settings, vocab_size: int, conditions: int = 0, embedding: TokenEmbedding | None = None
+    ) -> None:
+        super().__init__()
+        self.width, self.scale = settings.width, settings.width**0.5
+        self.embedding = TokenEmbedding(vocab_size, self.width) if embedding is None else embedding
+        self.conditions = Conditions(vocab_size, conditions, self.width)
+        self.dropout = dropout(settings.dropout, settings.dropout_mask)
+        self.layers = nn.ModuleList(_layers(settings, self.dropout))
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
+        x = self.dropout(self.conditions(batch, self.embedding) * self.scale)
+        last: list[CellState] = []
+        for number, part in enumerate(self.layers):
+            assert isinstance(part, Recurrent)
+            x, after = part(self.dropout(x) if number else x, part.start(len(x), x), batch["mask"])
+            last += [both(one, len(part.back) > 0) for one in after]
+        return Encoded(x, batch["mask"], last)
+
+    def read(self, source: Mapping[str, Tensor]) -> Encoded:
+        return cast(Encoded, self(source)).padded(room_for(source["mask"].shape[1]))  # later, to read fewer steps
+
+
+class RecurrentDecoder(Decoder):
+    """The lowest layer reads the target and asks for a context c_t; the layers above it read [s_t; c_t], and
+    p = softmax(E tanh(W [s_t; c_t])) with s_t of the highest one. Without attention there is no c.
+
+    Layers begin with the last states of the encoder's, where these are of their kind.
+    """
+
+    class Settings(PartSettings, Stack):
+        width: int = Field(default=256, gt=0)
+        """Of every layer."""
         attention: LookingSettings = None
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
-        shared: bool = True
-        """One matrix for the words of the source and of the target."""
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
-    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
+    def __init__(
+        self, settings: Settings, vocab_size: int, source_width: int, embedding: TokenEmbedding | None = None
+    ) -> None:
         super().__init__()
         self.vocab_size, width, depth = vocab_size, settings.width, settings.depth
         self.scale = width**0.5  # embeddings that are also the output begin small, too small to be read
-        self.embedding = TokenEmbedding(vocab_size, width)
-        self.source_embedding = None if settings.shared else TokenEmbedding(vocab_size, width)
-        self.conditions = Conditions(vocab_size, conditions, width)
+        self.embedding = TokenEmbedding(vocab_size, width) if embedding is None else embedding
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
-        self.encoder = nn.ModuleList(_encoder(settings, self.dropout))
-        self.attention = None if settings.attention is None else looking(settings.attention, width, width)
-        context = 0 if self.attention is None else width
+        self.attention = None if settings.attention is None else looking(settings.attention, width, source_width)
+        context = 0 if self.attention is None else source_width
         fed = context if self.attention is not None and self._reads_context else 0
         self.lowest = Recurrent([settings.made(0, width + fed, width)], arrangement=settings)
         widths = settings.widths_below(width + context, width, depth - 1)
@@ -68,59 +94,30 @@ class RecurrentTranslator(TokenModel):
         self.above = Recurrent(above, self.dropout, arrangement=settings)
         self.mix = nn.Linear(width + context, width) if context else None
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
-        for table in [part for part in self.modules() if isinstance(part, nn.Embedding)]:
-            nn.init.normal_(table.weight, std=1 / self.scale)
 
-    # ------------------------------------------------------------------ the source
-
-    def encode(self, source: Mapping[str, Tensor]) -> tuple[Tensor, list[CellState]]:
-        """The states of sources (S, N, H), and the last one of each layer."""
-        x = self.dropout(self.conditions(source, self.source_embedding or self.embedding) * self.scale)
-        last: list[CellState] = []
-        for number, part in enumerate(self.encoder):
-            assert isinstance(part, Recurrent)
-            x, after = part(self.dropout(x) if number else x, part.start(len(x), x), source["mask"])
-            last += [_joined(one, len(part.back) > 0) for one in after]
-        return x, last
-
-    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
-        source = or_empty(source, self.embedding.weight)
-        return self._state(source, rows, room_for(source["tokens"].shape[1]))  # bits then depend on no neighbour
-
-    def _state(self, source: Mapping[str, Tensor], rows: int, room: int) -> State:
-        """Before the first token, with sources in so much room."""
-        states, last = self.encode(source)
+    def start(self, encoded: Encoded, rows: int) -> State:
+        states = encoded.states
         lengths = torch.zeros(rows, dtype=torch.long, device=states.device)
         owner = owners(len(states), lengths)
         layers = [*self.lowest.start(len(states), states), *self.above.start(len(states), states)]
-        for number, first in enumerate(last[: len(layers)]):
-            if len(first) == len(layers[number]):
+        for number, first in enumerate(encoded.summary[: len(layers)]):
+            if [part.shape for part in first] == [part.shape for part in layers[number]]:
                 layers[number] = first
         state = State(self._named([tuple(part[owner] for part in layer) for layer in layers]), lengths, owner=owner)
+        state.shared = {"real": encoded.mask}
         if self.attention is not None:
-            more = room - states.shape[1]
-            states, real = F.pad(states, [0, 0, 0, more]), F.pad(source["mask"], [0, more])
-            state.shared = {"keys": self.attention.keys(states), "states": states, "real": real}
+            state.shared |= {"keys": self.attention.keys(states), "states": states}
             if self._reads_context:
                 state.rows["context"] = states.new_zeros(rows, states.shape[2])
             if self.attention.settings.coverage:
                 state.rows["seen"] = states.new_zeros(rows, states.shape[1])
-        else:
-            state.shared = {"real": source["mask"]}
         return state
 
-    # ------------------------------------------------------------------ the target
+    def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
+        output: Output = self(tokens, self.start(encoded, len(tokens)), mask)
+        return output
 
-    def forward(
-        self,
-        tokens: Tensor,
-        state: State | None = None,
-        mask: Tensor | None = None,
-        source: Mapping[str, Tensor] | None = None,
-    ) -> Output:
-        if state is None:
-            source = or_empty(source, self.embedding.weight, len(tokens))
-            state = self._state(source, len(tokens), source["tokens"].shape[1])
+    def forward(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Output:
         after = state.consume()
         lowest, *above = (
             tuple(after.rows[f"{part}.{layer}"] for part in cell.parts)
@@ -195,9 +192,36 @@ class RecurrentTranslator(TokenModel):
         }
 
 
-def _encoder(settings: RecurrentTranslator.Settings, between: nn.Module) -> list[Recurrent]:
+class RecurrentTranslator(Translator):
+    """The encoder reads h_i = cell(√H E[source_i], h_{i−1}) in layers; its last states are the decoder's first ones.
+
+    Sutskever et al. 2014, https://arxiv.org/abs/1409.3215; Bahdanau et al. 2015, https://arxiv.org/abs/1409.0473; Wu et
+    al. 2016, https://arxiv.org/abs/1609.08144 (deep, the lowest layer asks, residuals)
+    """
+
+    class Settings(RecurrentDecoder.Settings):
+        encoder_depth: int | None = Field(default=None, gt=0, le=1000)
+        """Layers of the encoder; as many as the decoder has by default."""
+        both_ways: Literal["none", "first", "all"] = "none"
+        """Which layers of the encoder also read from the end to the beginning."""
+        shared: bool = True
+        """One matrix for the words of the source and of the target."""
+
+        @property
+        def encoder(self) -> DeepEncoder.Settings:
+            own = {name: getattr(self, name) for name in DeepEncoder.Settings.model_fields}
+            return DeepEncoder.Settings(**{**own, "kind": "deep-encoder", "depth": self.encoder_depth or self.depth})
+
+    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
+        embedding = TokenEmbedding(vocab_size, settings.width)
+        shared = embedding if settings.shared else None
+        encoder = DeepEncoder(settings.encoder, vocab_size, conditions, shared)
+        self.join(encoder, RecurrentDecoder(settings, vocab_size, encoder.width, embedding))
+
+
+def _layers(settings: DeepEncoder.Settings, between: nn.Module) -> list[Recurrent]:
     """Layers that read both ways, and those that do not."""
-    width, depth = settings.width, settings.encoder_depth or settings.depth
+    width, depth = settings.width, settings.depth
     both = {"none": 0, "first": 1, "all": depth}[settings.both_ways]
     parts = []
     for first, count, directions in ((0, both, 2), (both, depth - both, 1)):
@@ -211,7 +235,7 @@ def _encoder(settings: RecurrentTranslator.Settings, between: nn.Module) -> list
     return parts
 
 
-def _layer(settings: RecurrentTranslator.Settings, number: int, below: int, width: int) -> Cell:
+def _layer(settings: DeepEncoder.Settings | RecurrentDecoder.Settings, number: int, below: int, width: int) -> Cell:
     """A cell. Above the first layer its W begins so large that it gives what is as large as what it reads: of three
     layers that each give 0.4 of it, the states would hardly differ from position to position, and nobody could look.
     """
@@ -220,12 +244,6 @@ def _layer(settings: RecurrentTranslator.Settings, number: int, below: int, widt
         for block in torch.split(cell.input.weight.data, width):
             nn.init.orthogonal_(block, 1 / cell.shrinks)
     return cell
-
-
-def _joined(state: CellState, both_ways: bool) -> CellState:
-    """Where a layer reads both ways, [→; ←] of each part of its state."""
-    half = len(state) // 2
-    return tuple(torch.cat(pair, -1) for pair in zip(state[:half], state[half:], strict=True)) if both_ways else state
 
 
 def _shared(state: State) -> dict[str, Tensor | None]:

@@ -50,7 +50,14 @@ class RecurrentLanguageModel(TokenModel):
         zeros = self.recurrent.start(rows, self.embedding.weight)
         return State(self._named(zeros), torch.zeros(rows, dtype=torch.long, device=self.embedding.weight.device))
 
-    def forward(self, tokens: Tensor, state: State | None = None, mask: Tensor | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        no_source(self, source)
         before = (state or self.start(rows=len(tokens))).consume()
         layers = [
             tuple(before.rows[f"{part}.{layer}"] for part in cell.parts)

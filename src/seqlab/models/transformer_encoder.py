@@ -1,21 +1,21 @@
 """A Transformer that reads a sequence: every position looks at all others, or at those before it.
 
-B rows · T positions · D width
+B rows · N positions · R real positions · D width
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqlab.models.encoder import Encoded, Encoder
-from seqlab.nn.attention import Places, SelfAttention
+from seqlab.models.encoder import Encoded, Encoder, padded
+from seqlab.nn.attention import Places, SelfAttention, room_for, spread
 from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
-from seqlab.nn.embedding import TokenEmbedding
+from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.positions import AnyPosition, position
 from seqlab.recipe import PartSettings
 
@@ -27,30 +27,50 @@ class TransformerEncoder(Encoder):
     """
 
     class Settings(PartSettings, Tower):
+        depth: int = Field(default=2, ge=0, le=1000)
         both_ways: bool = True
         """Whether positions also look at what comes after them."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
 
-    def __init__(self, settings: Settings, vocab_size: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        vocab_size: int,
+        conditions: int = 0,
+        embedding: TokenEmbedding | None = None,
+        start: Callable[[TransformerEncoder], None] | None = None,
+    ) -> None:
+        """`embedding` is that of the target, where it is shared; `start` gives the weights other first values."""
         super().__init__()
         self.width = settings.width
-        self.embedding = TokenEmbedding(vocab_size, self.width - settings.position.taken)
+        embedded = self.width - settings.position.taken
+        self.embedding = TokenEmbedding(vocab_size, embedded) if embedding is None else embedding
+        self.conditions = Conditions(vocab_size, conditions, embedded)
         self.position = position(settings.position, settings.shape(causal=not settings.both_ways))
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
         self.norm = settings.norms() if settings.norm_first else nn.Identity()
-        start_as_gpt2(self, settings.depth)
-        nn.init.normal_(self.embedding.weight, std=self.width**-0.5)
+        (start or _start)(self)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
-        tokens, mask = batch["tokens"], batch["mask"]
-        x = self.embedding(tokens) * self.width**0.5
-        time = torch.arange(tokens.shape[1], device=x.device)
-        x = self.dropout(self.position.embed(x, time))
-        places = self.position.placed(Places(time, len(time)), x)
+        x, places = self._embedded(batch)
         for block in self.blocks:
-            x = block(x, mask=mask, places=places)
-        return Encoded(self.norm(x), mask)
+            x = block(x, mask=batch["mask"], places=places)
+        return Encoded(self.norm(x), batch["mask"])
+
+    def read(self, source: Mapping[str, Tensor]) -> Encoded:
+        source = padded(source, room_for(source["mask"].shape[1]))
+        x, places = self._embedded(source)
+        x = x[source["mask"]]  # (R, D): nothing is computed where there is padding
+        for block in self.blocks:
+            x = block(x, mask=source["mask"], places=places)
+        return Encoded(spread(self.norm(x), source["mask"]), source["mask"])
+
+    def _embedded(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Places]:
+        x = self.conditions(batch, self.embedding) * self.width**0.5
+        time = torch.arange(x.shape[1], device=x.device)
+        x = self.dropout(self.position.embed(x, time))
+        return x, self.position.placed(Places(time, len(time)), x)
 
 
 def _block(settings: TransformerEncoder.Settings) -> Block:
@@ -61,3 +81,8 @@ def _block(settings: TransformerEncoder.Settings) -> Block:
         settings.dropout,
         norm_first=settings.norm_first,
     )
+
+
+def _start(encoder: TransformerEncoder) -> None:
+    start_as_gpt2(encoder, len(encoder.blocks))
+    nn.init.normal_(encoder.embedding.weight, std=encoder.width**-0.5)

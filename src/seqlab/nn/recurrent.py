@@ -265,3 +265,9 @@ def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, C
         state = window.step(steps, state, window.rows)
         outputs.append(state[0])
     return torch.stack(outputs[::-1] if reverse else outputs), state
+
+
+def both(state: CellState, ways: bool) -> CellState:
+    """The last state of a layer; where it reads both ways, [→; ←] of each part."""
+    half = len(state) // 2
+    return tuple(torch.cat(pair, -1) for pair in zip(state[:half], state[half:], strict=True)) if ways else state

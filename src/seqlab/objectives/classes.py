@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import Batch
 from seqlab.errors import RecipeError
-from seqlab.models.encoder import Encoder
+from seqlab.models.encoder import Encoded, Encoder
 from seqlab.models.language_model import State
 from seqlab.nn.summary import ClassHead
 from seqlab.objectives.objective import Loss, Objective
@@ -36,7 +36,8 @@ class Classes(Objective):
 
     def logits(self, batch: Batch) -> Tensor:
         """(B, C)"""
-        logits: Tensor = self.head(*self.body(batch))
+        encoded: Encoded = self.body(batch)
+        logits: Tensor = self.head(encoded.states, encoded.mask)
         return logits
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:

@@ -65,9 +65,7 @@ class NextToken(Objective):
         return Batch({**batch, "tokens": forced(tokens, own, self.settings.forcing, expect)})
 
     def read(self, batch: Batch, state: State | None) -> Output:
-        source = batch.part("source")
-        about = {} if source is None else {"source": source}
-        output: Output = self.body(batch["tokens"], state, batch.get("mask"), **about)
+        output: Output = self.body(batch["tokens"], state, batch.get("mask"), batch.part("source"))
         return output
 
 

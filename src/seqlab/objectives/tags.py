@@ -111,7 +111,7 @@ class Tags(Objective):
         self.head = TagHead(head, sentence_model(settings, head))
 
     def forward(self, batch: Batch, state: State | None = None) -> Loss:
-        (states, mask), tags = self.body(batch), batch["tags"]
+        (states, mask, _), tags = self.body(batch), batch["tags"]
         scores = self.scores(states, tags)
         sentence, counted = self.head.sentence, self._counted(mask)
         if self.training:
@@ -127,12 +127,12 @@ class Tags(Objective):
 
     def best(self, batch: Batch) -> list[list[str]]:
         """The tags of each sentence."""
-        states, mask = self.body(batch)
+        states, mask, _ = self.body(batch)
         return self._named(self.choose(states, mask), mask)
 
     def examined(self, batch: Batch) -> Examined:
         """The tags that it would give beside the right ones."""
-        (states, mask), tags = self.body(batch), batch["tags"]
+        (states, mask, _), tags = self.body(batch), batch["tags"]
         counted, found, sentence = self._counted(mask), self.choose(states, mask), self.head.sentence
         losses = sentence.losses(self.scores(states, tags), tags, counted)
         losses = losses.masked_fill(~sentence.possible(tags, counted), torch.inf)

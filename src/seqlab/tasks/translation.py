@@ -33,6 +33,7 @@ from seqlab.errors import DataError, RecipeError
 from seqlab.metrics.judging import metrics_of
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
+from seqlab.models.translator import Translator
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
@@ -347,7 +348,7 @@ class Translation(Task):
 def _reads_sources(body: nn.Module) -> bool:
     if isinstance(body, Mixture):
         return all(map(_reads_sources, body.parts))
-    return isinstance(body, LanguageModel) and hasattr(body, "encode")
+    return isinstance(body, Translator)
 
 
 def _hypothesis(text: Sequence[Token]) -> Hypothesis:

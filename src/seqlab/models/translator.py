@@ -1,0 +1,109 @@
+"""An encoder that reads a source, and a decoder that writes a target and looks at it.
+
+B rows · T target positions · S sources · N source positions · V vocabulary
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.models.encoder import Encoded, Encoder
+from seqlab.models.language_model import Output, State, TokenModel
+from seqlab.recipe import Kind, PartSettings
+
+
+class Decoder(nn.Module, ABC):
+    """p(next token | tokens so far, what was read).
+
+    Made with its settings, the size of its vocabulary, the width of the states that it looks at, and an embedding where
+    the source has the same one.
+    """
+
+    Settings: ClassVar[type[PartSettings]]
+    vocab_size: int
+    embedding: Any
+    output: Any
+
+    @abstractmethod
+    def start(self, encoded: Encoded, rows: int) -> State:
+        """The state before any token, for equally many rows of each source."""
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Output:
+        """As `LanguageModel.forward`."""
+
+    @abstractmethod
+    def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
+        """The same for new rows, one for each source, without a state where that costs anything to make."""
+
+
+class Translator(TokenModel):
+    """Any encoder joined to any decoder."""
+
+    class Settings(PartSettings):
+        encoder: Annotated[SerializeAsAny[PartSettings], Kind("model")]
+        decoder: Annotated[SerializeAsAny[PartSettings], Kind("decoder")]
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
+        encoder = registry.find("model", settings.encoder.kind)(settings.encoder, vocab_size, conditions=conditions)
+        decoder = registry.find("decoder", settings.decoder.kind)(settings.decoder, vocab_size, encoder.width)
+        self.join(encoder, decoder)
+
+    def join(self, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.vocab_size = encoder, decoder, decoder.vocab_size
+        self.start_weights()
+
+    def start_weights(self) -> None:
+        """Tables begin small, since they may also be the output, and are scaled by √D where they are read."""
+        tables = [part for part in self.modules() if isinstance(part, nn.Embedding)]
+        for table in dict.fromkeys([self.decoder.embedding, *tables]):
+            nn.init.normal_(table.weight, std=table.embedding_dim**-0.5)
+
+    @property
+    def embedding(self) -> Any:
+        return self.decoder.embedding
+
+    @property
+    def output(self) -> Any:
+        return self.decoder.output
+
+    def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
+        return self.decoder.start(self.encoder.read(self._or_nothing(source, 1)), rows)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        source: Mapping[str, Tensor] | None = None,
+    ) -> Output:
+        if state is None:
+            return self.decoder.write(tokens, self.encoder(self._or_nothing(source, len(tokens))), mask)
+        output: Output = self.decoder(tokens, state, mask)
+        return output
+
+    def _or_nothing(self, source: Mapping[str, Tensor] | None, rows: int) -> Mapping[str, Tensor]:
+        """A source; or, where there is none, one that says nothing: `<end>`."""
+        if source is not None:
+            return source
+        tokens = torch.zeros(rows, 1, dtype=torch.long, device=next(self.parameters()).device)
+        return {"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}
+
+
+def owners(sources: int, rows: Tensor) -> Tensor:
+    """Which of the sources each row (B,) reads: equally many rows for each, one source's rows together."""
+    each, rest = divmod(len(rows), sources)
+    if rest:
+        raise ValueError(f"{len(rows)} rows for {sources} sources")
+    return torch.arange(sources, device=rows.device).repeat_interleave(each)
