@@ -47,7 +47,7 @@ def replaced(run: Path, file: str, old: str, new: str) -> None:
 def test_a_manifest_lists_what_a_run_computes_with(made) -> None:
     _, run = made
     data = json.loads((run / "MANIFEST.json").read_text())
-    assert data["format"] == 2
+    assert data["format"] == 3
     assert sorted(data["files"]) == ["model.yaml", "recipe.yaml", "tokenizer/tokenizer.json"]
     for name, digest in data["files"].items():
         assert manifests.sha256(run / name) == digest
@@ -167,7 +167,7 @@ def test_a_lost_manifest(damage: str, run: Path) -> None:
 
 def test_a_newer_format(made, run: Path) -> None:
     plan, _ = made
-    replaced(run, "MANIFEST.json", '"format": 2', '"format": 3')
+    replaced(run, "MANIFEST.json", '"format": 3', '"format": 4')
     for door in (lambda: load(run), lambda: train(plan, out=run, resume=True), lambda: accept(run)):
         with pytest.raises(RunError, match=r"made by a newer version of seqlab \(its format is 3.*; update seqlab"):
             door()
