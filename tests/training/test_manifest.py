@@ -169,7 +169,7 @@ def test_a_newer_format(made, run: Path) -> None:
     plan, _ = made
     replaced(run, "MANIFEST.json", '"format": 3', '"format": 4')
     for door in (lambda: load(run), lambda: train(plan, out=run, resume=True), lambda: accept(run)):
-        with pytest.raises(RunError, match=r"made by a newer version of seqlab \(its format is 3.*; update seqlab"):
+        with pytest.raises(RunError, match=r"made by a newer version of seqlab \(its format is 4.*; update seqlab"):
             door()
 
 
