@@ -32,6 +32,7 @@ ORDER = [
     "inspection",
     "build",
     "run",
+    "transfer",
     "preparation",
     "launch",
     "mixing",

@@ -41,6 +41,7 @@ from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
+from seqlab.transfer import begin, freeze, tokenizer_of
 
 LONGEST_SAMPLE = 200
 ROUNDS = 5
@@ -194,10 +195,20 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         recipe, notes = settled(recipe)
         for name, note in notes.items():
             watcher.said(f"held out: {note}" if name == "held_out" else note)
-        task = cast(Task, registry.find("task", recipe.task.kind).prepare(recipe))
+        kind = registry.find("task", recipe.task.kind)
+        if recipe.init is None:
+            task = cast(Task, kind.prepare(recipe))
+        else:
+            recipe, tokenizer = tokenizer_of(recipe.init, recipe)
+            task = cast(Task, kind.prepare(recipe, tokenizer))
     else:
         task = restored_task(load_from, recipe)
     objective = build(recipe, task)
+    if recipe.init is not None:
+        if load_from is None:
+            watcher.said(f"{recipe.init.run}: {begin(objective, recipe.init)}")
+        if frozen := freeze(objective, recipe.init):
+            watcher.said(f"{frozen:,} weights are frozen")
     with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
         objective = objective.to(device)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):

@@ -13,7 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -184,6 +193,23 @@ class DecodingSettings(Settings):
     """Whether answers say which source token each of their tokens looked at most."""
 
 
+_From = create_model("_From", __base__=Settings, **{"from": (str, Field())})  # type: ignore[call-overload]
+
+
+class InitSettings(_From):
+    """The first weights: `from` a run, whose tokenizer is taken too."""
+
+    load: str | dict[str, str] = "body"
+    """What is loaded: `body`, `all`, names such as `body.encoder` or `body.blocks.*`; or what of theirs becomes what of
+    ours, {body: body.encoder}."""
+    freeze: list[str] = Field(default_factory=list)
+    """Names of weights, of modules, or patterns: they are not trained."""
+
+    @property
+    def run(self) -> str:
+        return str(getattr(self, "from"))
+
+
 class Recipe(Settings):
     """What to train, on what, and how."""
 
@@ -195,6 +221,8 @@ class Recipe(Settings):
     """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
+    init: InitSettings | None = None
+    """None where weights begin as the seed has them."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}

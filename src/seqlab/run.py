@@ -489,12 +489,17 @@ def restored_task(folder: Path, recipe: Recipe) -> Task:
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
         hint = "take the folder from a copy, or train again"
         raise RunError("model.yaml is missing or damaged", where=str(folder), hint=hint) from None
-    tokenizer = None if recipe.tokenizer is None else load_tokenizer(folder / "tokenizer")
+    tokenizer = load_tokenizer_of(folder, recipe)
     if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
         hint = "put back the one that the run was trained with"
         raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
     task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)
     return task
+
+
+def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
+    """None where a run reads numbers."""
+    return None if recipe.tokenizer is None else load_tokenizer(folder / "tokenizer")
 
 
 def use_code(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -74,8 +74,8 @@ class Classification(Task):
         self.settings, self.tokenizer, self.labels = settings, tokenizer, list(labels)
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> Classification:
-        task = cls.restore(recipe, fitted(recipe.tokenizer, recipe.data), {"labels": []})
+    def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Classification:
+        task = cls.restore(recipe, tokenizer or fitted(recipe.tokenizer, recipe.data), {"labels": []})
         records = task._records(recipe.data, "train")
         task.labels = learnt_labels((label for one in records for label in task._named(one)), recipe.data)
         return task

@@ -76,7 +76,7 @@ class Forecasting(Task):
     # ------------------------------------------------------------------ what is learnt from the data
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> Forecasting:
+    def prepare(cls, recipe: Recipe, tokenizer: None = None) -> Forecasting:
         if recipe.tokenizer is not None:
             raise RecipeError("numbers need no tokenizer", where="tokenizer", hint="leave the section out")
         own = cast(Forecasting.Settings, recipe.task)

@@ -58,8 +58,8 @@ class LanguageModelling(Task):
             )
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> LanguageModelling:
-        return cls.restore(recipe, fitted(recipe.tokenizer, recipe.data), {})
+    def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> LanguageModelling:
+        return cls.restore(recipe, tokenizer or fitted(recipe.tokenizer, recipe.data), {})
 
     @classmethod
     def restore(cls, recipe: Recipe, tokenizer: Tokenizer, memory: Mapping[str, Any]) -> LanguageModelling:

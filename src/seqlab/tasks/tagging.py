@@ -79,8 +79,8 @@ class Tagging(Task):
             raise RecipeError(what, where="task.unknown", hint="leave it out")
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> Tagging:
-        tokenizer = fitted(recipe.tokenizer, recipe.data)
+    def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Tagging:
+        tokenizer = tokenizer or fitted(recipe.tokenizer, recipe.data)
         return cls(cast(Tagging.Settings, recipe.task), tokenizer, Known.learnt(_sentences(recipe.data, "train")))
 
     @classmethod

@@ -50,8 +50,9 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def prepare(cls, recipe: Recipe) -> Task:
-        """Learn what has to be learnt from the training data before there is a model (tokenizer, labels)."""
+    def prepare(cls, recipe: Recipe, tokenizer: Any = None) -> Task:
+        """Learn what has to be learnt from the training data before there is a model: labels, and a tokenizer unless
+        one is given, that of the run whose weights the training begins with."""
 
     @classmethod
     @abstractmethod

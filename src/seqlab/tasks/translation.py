@@ -137,12 +137,13 @@ class Translation(Task):
         self.sources, self.judges = Sources(settings.conditions, tokenizer, memory), settings.metrics
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> Translation:
+    def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Translation:
         settings = cast(Translation.Settings, recipe.task)
         if settings.metrics:
             metrics_of(settings.metrics)  # a name that is none is better said now than after the training
         texts = [role for role, kind in settings.conditions.items() if kind == "text"]
-        tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET], among=[*settings.conditions, TARGET])
+        if tokenizer is None:
+            tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET], among=[*settings.conditions, TARGET])
         task = cls.restore(recipe, tokenizer, {})
         task.sources.learn(lambda: task._records(recipe.data, "train"))
         return task

@@ -74,12 +74,12 @@ class TreeClassification(Task):
             raise RecipeError(what, where="tokenizer", hint=hint)
 
     @classmethod
-    def prepare(cls, recipe: Recipe) -> TreeClassification:
+    def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> TreeClassification:
         if recipe.tokenizer is None:
             raise RecipeError("there is no tokenizer for the leaves", where="tokenizer", hint="use kind: word")
         trees = [tree for _, tree in _trees(recipe.data, "train")]
         words = (" ".join(filter(None, tree.words)) for tree in trees)
-        tokenizer = registry.find("tokenizer", recipe.tokenizer.kind).fit(words, recipe.tokenizer)
+        tokenizer = tokenizer or registry.find("tokenizer", recipe.tokenizer.kind).fit(words, recipe.tokenizer)
         labels = learnt_labels((label for tree in trees for label in tree.labels), recipe.data)
         return cls.restore(recipe, tokenizer, {"labels": labels})
 
