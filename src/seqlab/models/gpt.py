@@ -46,7 +46,7 @@ class GPT(TokenModel):
         self.position = position(settings.position, settings.shape(settings.context))
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
-        self.norm = settings.norms() if settings.norm_first else nn.Identity()
+        self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         self.output = output_layer(settings.output, settings.width, vocab_size, self.embedding)
         start_as_gpt2(self, settings.depth)
 
@@ -86,7 +86,7 @@ def _block(settings: GPT.Settings) -> Block:
     return Block(
         SelfAttention(**settings.attention),
         feed_forward(settings),
-        settings.norms,
+        settings.new_norm,
         settings.dropout,
         norm_first=settings.norm_first,
     )

@@ -37,7 +37,7 @@ class SeriesTransformer(Forecaster):
         self.dropout = Dropout(settings.dropout)
         self.position = position(settings.position, settings.shape())
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
-        self.norm = settings.norms() if settings.norm_first else nn.Identity()
+        self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         start_as_gpt2(self, settings.depth)
         embedded = self.width - settings.position.taken
         self.input, self.head = dense(inputs, embedded), dense(self.width, horizon * outputs)
@@ -58,7 +58,7 @@ def _block(settings: SeriesTransformer.Settings) -> Block:
     return Block(
         SelfAttention(**settings.attention),
         feed_forward(settings),
-        settings.norms,
+        settings.new_norm,
         settings.dropout,
         norm_first=settings.norm_first,
     )

@@ -44,7 +44,7 @@ class TransformerDecoder(Decoder):
         self.position = position(settings.position, settings.shape())
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings, source_width) for _ in range(settings.depth))
-        self.norm = settings.norms() if settings.norm_first else nn.Identity()
+        self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         self.output = output_layer(settings.output, self.width, vocab_size, self.embedding)
 
     def start(self, encoded: Encoded, rows: int) -> State:
@@ -84,7 +84,7 @@ class TransformerDecoder(Decoder):
 def _block(settings: TransformerDecoder.Settings, source_width: int) -> Block:
     attend, feed = SelfAttention(**settings.attention), feed_forward(settings)
     look = CrossAttention(**settings.attention, source_width=source_width)
-    return Block(attend, feed, settings.norms, settings.dropout, look, settings.norm_first)
+    return Block(attend, feed, settings.new_norm, settings.dropout, look, settings.norm_first)
 
 
 class Transformer(Translator):

@@ -49,7 +49,7 @@ class TransformerEncoder(Encoder):
         self.position = position(settings.position, settings.shape(causal=not settings.both_ways))
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
-        self.norm = settings.norms() if settings.norm_first else nn.Identity()
+        self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         (start or _start)(self)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
@@ -77,7 +77,7 @@ def _block(settings: TransformerEncoder.Settings) -> Block:
     return Block(
         SelfAttention(**settings.attention, causal=not settings.both_ways),
         feed_forward(settings),
-        settings.norms,
+        settings.new_norm,
         settings.dropout,
         norm_first=settings.norm_first,
     )

@@ -146,7 +146,7 @@ class Tower(Settings):
         return self
 
     @property
-    def norms(self) -> Norm:
+    def new_norm(self) -> Norm:
         return norm_of(self.norm, self.width, self.epsilon)
 
     @property
