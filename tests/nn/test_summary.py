@@ -73,7 +73,8 @@ def test_last_of_both_ways_has_read_all_of_a_text():
     tokens, mask = torch.tensor([[1, 2, 3, 4, 0, 0]]), torch.tensor([[True] * 4 + [False] * 2])
 
     def seen(tokens):
-        return Last(2)(*body({"tokens": tokens, "mask": mask}))[0].detach()
+        states, real, _ = body({"tokens": tokens, "mask": mask})
+        return Last(2)(states, real)[0].detach()
 
     before = seen(tokens)
     for place in range(6):

@@ -86,8 +86,9 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, Attention) and linear is CompiledLinear:
         parent.product = steady_product
-    if isinstance(parent, DotProduct) and linear is CompiledLinear:
-        parent.multiply = steady_product
+    if isinstance(parent, DotProduct):
+        parent.multiple = 4
+        parent.multiply = steady_product if linear is CompiledLinear else parent.multiply
     if isinstance(parent, Cell):
         if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
             parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
