@@ -85,9 +85,8 @@ class DotProduct(Part):
     """For decoding there is one whose bits depend on no neighbour."""
 
     multiple: int = 1
-    """Queries are made up to a multiple of this. On several threads the library keeps what each of them works on side by
-    side, and its products have other bits where that begins at no multiple of 16 bytes; with every fourth query it does.
-    """
+    """Queries are made up to a multiple of this. On several threads the library keeps what each works on side by side,
+    and its products have other bits where that begins at no multiple of 16 bytes; with every fourth query it does."""
 
     def __init__(self, dropout: float = 0.0, scale: float | None = None, normalise: Normaliser = softmax) -> None:
         """Scores are multiplied by `scale`, 1 / √K by default."""
