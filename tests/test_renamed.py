@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import seqlab
-from seqlab import renamed
+from seqlab import registry, renamed
 from seqlab.errors import RecipeError, RunError
 from seqlab.models.gpt import GPT
-from seqlab.recipe import Recipe
+from seqlab.recipe import Recipe, part_settings
+from seqlab.recipe_tree import Tree
+from seqlab.training.checkpoint import load_optimizer
 
 
 @pytest.mark.parametrize(("norm", "first"), [("before", True), ("after", False)])
@@ -78,3 +80,46 @@ def test_the_state_of_an_optimizer_has_the_names_of_the_weights(tmp_path):
     with safe_open(run.folder / "checkpoints/step-00000002/optimizer.safetensors", "pt") as file:
         names = {name.rpartition(".")[0] for name in file.keys()}  # noqa: SIM118
     assert names == {name for name, _ in run.objective.named_parameters()}
+
+
+def test_weights_were_counted_with_the_embedding_of_the_target_first():
+    """In translators with two embeddings of one shape, whose states would be taken for each other's."""
+    names = ["body.encoder.embedding.weight", "body.encoder.norm.weight", "body.decoder.embedding.weight", "body.x"]
+    assert renamed.counted(names) == [names[2], names[0], names[1], names[3]]
+    one = ["body.encoder.embedding.weight", "body.encoder.norm.weight", "body.decoder.norm.weight"]
+    assert renamed.counted(one) == one
+
+
+def test_an_optimizer_of_an_earlier_version_finds_its_weights():
+    module = torch.nn.Module()
+    module.encoder, module.decoder = torch.nn.Module(), torch.nn.Module()
+    for side in (module.encoder, module.decoder):
+        side.embedding = torch.nn.Embedding(3, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+    old = {f"{number}.momentum_buffer": torch.full((3, 2), float(number)) for number in range(2)}
+    load_optimizer(optimizer, module, old)
+    assert (optimizer.state[module.decoder.embedding.weight]["momentum_buffer"] == 0).all()
+    assert (optimizer.state[module.encoder.embedding.weight]["momentum_buffer"] == 1).all()
+    for wrong in ("2.momentum_buffer", "encoder.other.weight.momentum_buffer"):
+        with pytest.raises(RunError, match="belongs to no weight"):
+            load_optimizer(optimizer, module, {wrong: torch.zeros(3, 2)})
+
+
+JOINED = {"kind": "translator", "decoder": {"kind": "transformer", "width": 8, "heads": 2}}
+WRONG = {
+    "no encoder": ({**JOINED, "encoder": {"kind": "gpt"}}, "'gpt' reads no sources"),
+    "trees": ({**JOINED, "encoder": {"kind": "tree-encoder"}}, "'tree-encoder' reads no sources"),
+    "no room": ({"kind": "transformer", "width": 8, "position": {"kind": "learned", "concatenate": 8}}, "leave none"),
+}
+
+
+@pytest.mark.parametrize(("model", "message"), WRONG.values(), ids=WRONG)
+def test_parts_that_do_not_fit_are_said(model, message):
+    settings = part_settings("model", Tree(model))
+    with pytest.raises(RecipeError, match=message):
+        registry.find("model", model["kind"])(settings, 20)
+
+
+def test_buckets_that_end_too_soon():
+    with pytest.raises(RecipeError, match="farthest"):
+        Recipe.load("lm/gpt", ["model.position={kind: buckets, buckets: 32, farthest: 16}"])

@@ -6,7 +6,7 @@ Runs and recipes of earlier versions are read through these tables; nothing else
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,6 +85,18 @@ def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         }:
             found = _moved(found, prefix, {**names, **BOTH})
     return _apart(found)
+
+
+def counted(names: Sequence[str]) -> list[str]:
+    """The names of an optimizer's weights in the order in which earlier versions counted them: of two embeddings of a
+    translator, that of the target came first."""
+    order = list(names)
+    for name in names:
+        source = name.replace("decoder.embedding.", "encoder.embedding.")
+        if source != name and source in order:
+            order.remove(name)
+            order.insert(order.index(source), name)
+    return order
 
 
 def _moved(tensors: Mapping[str, Tensor], prefix: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Tensor]:

@@ -38,6 +38,9 @@ class Encoder(nn.Module, ABC):
     directions: int = 1
     """2 where the first half of each state has read what is before it, and the second half what is after it."""
 
+    joins: bool = True
+    """Whether it reads what a `Translator` gives it: tokens, labels and numbers, one after the other."""
+
     @abstractmethod
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
         """Named tensors (B, N, ...), of which `mask` (B, N) says what is real, which comes first."""

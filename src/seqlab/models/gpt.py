@@ -42,7 +42,7 @@ class GPT(TokenModel):
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size, self.context = vocab_size, settings.context
-        self.embedding = TokenEmbedding(vocab_size, settings.width - settings.position.taken)
+        self.embedding = TokenEmbedding(vocab_size, settings.embedded(settings.position))
         self.position = position(settings.position, settings.shape(settings.context))
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))

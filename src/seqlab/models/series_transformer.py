@@ -39,7 +39,7 @@ class SeriesTransformer(Forecaster):
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
         self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         start_as_gpt2(self, settings.depth)
-        embedded = self.width - settings.position.taken
+        embedded = settings.embedded(settings.position)
         self.input, self.head = dense(inputs, embedded), dense(self.width, horizon * outputs)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:

@@ -39,7 +39,7 @@ class TransformerDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.vocab_size, self.width = vocab_size, settings.width
-        embedded = self.width - settings.position.taken
+        embedded = settings.embedded(settings.position)
         self.embedding = TokenEmbedding(vocab_size, embedded) if embedding is None else embedding
         self.position = position(settings.position, settings.shape())
         self.dropout = Dropout(settings.dropout)
@@ -107,7 +107,7 @@ class Transformer(Translator):
             return TransformerEncoder.Settings(kind="transformer-encoder", **{**own, "depth": depth})
 
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
-        embedding = TokenEmbedding(vocab_size, settings.width - settings.position.taken)
+        embedding = TokenEmbedding(vocab_size, settings.embedded(settings.position))
         shared = embedding if settings.shared else None
         encoder = TransformerEncoder(settings.encoder, vocab_size, conditions, shared, start=lambda _: None)
         self.join(encoder, TransformerDecoder(settings, vocab_size, encoder.width, embedding))

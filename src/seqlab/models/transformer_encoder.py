@@ -43,7 +43,7 @@ class TransformerEncoder(Encoder):
         """`embedding` is that of the target, where it is shared; `start` gives the weights other first values."""
         super().__init__()
         self.width = settings.width
-        embedded = self.width - settings.position.taken
+        embedded = settings.embedded(settings.position)
         self.embedding = TokenEmbedding(vocab_size, embedded) if embedding is None else embedding
         self.conditions = Conditions(vocab_size, conditions, embedded)
         self.position = position(settings.position, settings.shape(causal=not settings.both_ways))

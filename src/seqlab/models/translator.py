@@ -14,6 +14,7 @@ from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
 from seqlab import registry
+from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.models.language_model import Output, State, TokenModel
 from seqlab.recipe import Kind, PartSettings
@@ -55,7 +56,11 @@ class Translator(TokenModel):
     decoder: Decoder
 
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
-        encoder = registry.find("model", settings.encoder.kind)(settings.encoder, vocab_size, conditions=conditions)
+        kind = registry.find("model", settings.encoder.kind)
+        if not (issubclass(kind, Encoder) and kind.joins):
+            hint = "choose an encoder, such as transformer-encoder"
+            raise RecipeError(f"'{settings.encoder.kind}' reads no sources", where="model.encoder.kind", hint=hint)
+        encoder = kind(settings.encoder, vocab_size, conditions=conditions)
         decoder = registry.find("decoder", settings.decoder.kind)(settings.decoder, vocab_size, encoder.width)
         self.join(encoder, decoder)
 

@@ -22,6 +22,8 @@ from seqlab.recipe import PartSettings
 class TreeEncoder(Encoder):
     """Leaves read x = E[word], other nodes their two children. Children come before parents: the last is the root."""
 
+    joins = False
+
     class Settings(PartSettings):
         cell: Literal["recursive", "tree-lstm"] = "tree-lstm"
         activation: Activation = "tanh"

@@ -14,12 +14,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.errors import RecipeError
 from seqlab.nn.attention import Cache, CrossAttention, Places, SelfAttention, Source
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.normalisers import NORMALISERS, NormaliserName
 from seqlab.nn.norms import Norm, NormName, norm_of
 from seqlab.nn.part import Part
-from seqlab.nn.positions import Shape
+from seqlab.nn.positions import PositionSettings, Shape
 from seqlab.recipe import Settings
 
 
@@ -161,6 +162,13 @@ class Tower(Settings):
             "bias": self.bias,
             "normalise": NORMALISERS[self.scores],
         }
+
+    def embedded(self, position: PositionSettings) -> int:
+        """How wide embeddings are, beside what a position takes."""
+        if position.taken >= self.width:
+            what, hint = f"{position.taken} of {self.width} numbers leave none for the words", "lower it"
+            raise RecipeError(what, where="model.position.concatenate", hint=hint)
+        return self.width - position.taken
 
     def shape(self, length: int | None = None, causal: bool = True) -> Shape:
         """What positions have to fit."""

@@ -6,10 +6,10 @@ B rows · T positions · C keys · D width · H heads · K head width
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import torch
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
 from seqlab import registry
@@ -207,6 +207,12 @@ class Buckets(Position):
         buckets: int = Field(default=32, ge=4)
         farthest: int = Field(default=128, gt=1)
         """From this distance on, all are in one."""
+
+        @model_validator(mode="after")
+        def _far_enough(self) -> Self:
+            if self.farthest <= self.buckets // 2:
+                raise ValueError(f"farthest {self.farthest} should be more than half of buckets {self.buckets}")
+            return self
 
     def __init__(self, settings: Settings, shape: Shape) -> None:
         super().__init__(settings, shape)

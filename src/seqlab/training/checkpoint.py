@@ -263,13 +263,13 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> Te
 def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Tensors) -> None:
     names = _weight_names(optimizer, module)
     numbers = {name: number for number, name in enumerate(names)}
+    numbers |= {str(count): numbers[name] for count, name in enumerate(renamed.counted(names))}
     state: dict[int, Tensors] = {}
     for name, value in tensors.items():
         weight, _, key = name.rpartition(".")
-        number = int(weight) if weight.isdecimal() else numbers.get(weight)  # earlier versions counted the weights
-        if number is None or number >= len(names):
+        if weight not in numbers:
             raise RunError(f"the optimizer's '{name}' belongs to no weight", hint="the checkpoint is of another model")
-        state.setdefault(number, {})[key] = value
+        state.setdefault(numbers[weight], {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
