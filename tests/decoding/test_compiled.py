@@ -135,6 +135,8 @@ UNKNOWN = {
     "another scale": lambda block: Block(SelfAttention(24, 3, scale=1.0), block.feed, norm_of("layer", 24)),
     "looks ahead": lambda block: Block(SelfAttention(24, 3, causal=False), block.feed, norm_of("layer", 24)),
     "another norm": lambda block: Block(block.attend, block.feed, nn.Identity),
+    "no weights": lambda block: Block(block.attend, block.feed, lambda: nn.LayerNorm(24, elementwise_affine=False)),
+    "an epsilon of the library's": lambda block: Block(block.attend, block.feed, lambda: nn.RMSNorm(24)),
     "another attention": lambda block: Block(OwnAttention(24, 3), block.feed, norm_of("layer", 24)),
     "an argument more": lambda block: Block(block.attend, OwnFeed(24, 40, sparse=True), norm_of("layer", 24)),
     "another block": lambda block: OwnBlock(block.attend, block.feed, norm_of("layer", 24)),

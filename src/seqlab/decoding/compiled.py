@@ -104,7 +104,8 @@ class CompiledBlock(nn.Module):
             and (look is None or _grouping(look) == _grouping(attend))
             and any(_known(feed, kind, FEED) for kind in (FeedForward, GatedFeedForward))
             and feed.activation in ACTIVATIONS
-            and all(type(one) in (nn.LayerNorm, nn.RMSNorm) and one.weight is not None for one in norms)
+            and all(type(one) in (nn.LayerNorm, nn.RMSNorm) for one in norms)
+            and all(one.weight is not None and one.eps is not None for one in norms)
         )
 
     @property
