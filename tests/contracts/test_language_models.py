@@ -9,6 +9,7 @@ from shipped_models import BUILDERS, CONTEXT, VOCAB, build, exact, learnable, sh
 from tolerance import SMALL_NET, close
 from torch.nn import functional as F
 
+from seqlab.decoding.compiled import library
 from seqlab.decoding.packing import packed
 from seqlab.models.language_model import State
 
@@ -226,6 +227,36 @@ def test_a_compact_state_and_the_one_it_came_from_are_two(name):
         a, copy = step(model, torch.full((3,), one), copy)
         b, state = step(model, torch.full((3,), one), state)
         assert torch.equal(a, b)
+
+
+@torch.inference_mode()
+def test_bits_do_not_depend_on_how_many_positions_are_read_at_a_time(name):
+    """Of a packed model, on the CPU: a prefix can be used again and a draft checked without changing a bit.
+
+    Where there is no compiler, attention over several positions is the library's, and equal up to rounding errors.
+    """
+    model, texts = packed(shipped(name)), some_tokens(3, 70, seed=5)
+    lengths = [texts.shape[1], 50, 33]
+    singly = in_pieces(model, texts, lengths, [1] * texts.shape[1])
+    for sizes in ([texts.shape[1]], [1, 32, 40], [7] * 10, [16, 1, 1, 31, 2, 30]):
+        found = in_pieces(model, texts, lengths, sizes)
+        for row, length in enumerate(lengths):
+            if library() is None and "gpt" in name:
+                close(found[row, :length], singly[row, :length], steps=SMALL_NET)
+            elif not (library() is None and name == "mixture"):
+                assert torch.equal(found[row, :length], singly[row, :length]), f"row {row} in pieces of {sizes}"
+
+
+def in_pieces(model, texts, lengths, sizes):
+    """The states of all positions, read so many at a time, rows of different lengths side by side."""
+    state, found, start = model.start(rows=len(texts)), [], 0
+    for size in sizes:
+        tokens = texts[:, start : start + size]
+        mask = torch.arange(start, start + tokens.shape[1]) < torch.tensor(lengths)[:, None]
+        output = model(tokens, state, mask)
+        state, start = output.state, start + size
+        found.append(output.states)
+    return torch.cat(found, 1)
 
 
 @pytest.mark.parametrize("lengths", [(4, 9), (40, 3), (3, 40), (17, 16)])

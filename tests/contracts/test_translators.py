@@ -8,6 +8,7 @@ from tolerance import SMALL_NET, close, rounding
 
 from seqlab.decoding.alignment import looked_at
 from seqlab.decoding.beam import Beam, beam_search
+from seqlab.decoding.compiled import library
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
 from seqlab.errors import SeqlabError
@@ -71,6 +72,27 @@ def test_rows_come_and_go(name):
             ([5, 1, 2, 3], state.select(torch.tensor([5, 1])).join(other)),
         ):
             close(chances(model, model(TOKENS[rows, 3:], after).states), expected[rows, 3:])
+
+
+@torch.inference_mode()
+def test_bits_do_not_depend_on_how_many_positions_are_read_at_a_time(name):
+    """Of a packed model, on the CPU; where there is no compiler, up to rounding errors."""
+    model = packed(shipped(name))
+
+    def in_pieces(sizes):
+        state, found, start = model.start(SOURCE, len(TOKENS)), [], 0
+        for size in sizes:
+            output = model(TOKENS[:, start : start + size], state, MASK[:, start : start + size])
+            state, start = output.state, start + size
+            found.append(output.states)
+        return torch.cat(found, 1)[MASK]
+
+    singly = in_pieces([1] * 9)
+    for sizes in ([9], [1, 8], [4, 5], [2, 1, 6]):
+        if library() is None:
+            close(in_pieces(sizes), singly, steps=SMALL_NET)
+        else:
+            assert torch.equal(in_pieces(sizes), singly), sizes
 
 
 def test_gradients_reach_every_weight(name):

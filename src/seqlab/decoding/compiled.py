@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from seqlab.native.compiler import compiled
 from seqlab.native.linear import Map
-from seqlab.nn.attention import Cache, CrossAttention, Places, SelfAttention, Source
+from seqlab.nn.attention import Cache, CrossAttention, PagedCache, Places, SelfAttention, Source
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.normalisers import softmax
 from seqlab.nn.part import Part
@@ -57,7 +57,10 @@ class CompiledLinear(nn.Module):
 
 
 class CompiledBlock(nn.Module):
-    """A block that reads a single new position in one call, and several of them part by part"""
+    """A block that reads new positions in one call, after those that stand in pages; without pages, part by part.
+
+    Each position is computed as if it were alone: its bits depend on those before it, and not on how many are read.
+    """
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -108,10 +111,7 @@ class CompiledBlock(nn.Module):
             and all(one.weight is not None and one.eps is not None for one in norms)
         )
 
-    @property
-    def traces(self) -> bool:
-        """Whether it reads caches whose rows stand elsewhere: a single position of each, that nobody looks into."""
-        return not recording()
+    reads_pages = True
 
     def forward(
         self,
@@ -121,19 +121,21 @@ class CompiledBlock(nn.Module):
         source: Source | None = None,
         places: Places | None = None,
     ) -> Tensor:
-        if cache is None or x.shape[1] > 1 or recording():
+        if not isinstance(cache, PagedCache) or recording():
             return self.block(x, cache, mask, source, places)  # type: ignore[no-any-return]
-        keys, values, positions, trace = cache.keys, cache.values, cache.places.positions, cache.places.trace
-        if not len(x) == len(positions) <= len(keys):
-            raise ValueError(f"{len(x)} rows are read after a state of {len(keys)}")
-        assert all(tensor.is_contiguous() for tensor in (x, keys, values, positions))
-        assert trace is None or (trace.is_contiguous() and trace.shape == (len(x), keys.shape[2]))
+        (rows, time), pages, positions = x.shape[:2], cache.pages, cache.places.positions
+        x, cells = x.contiguous(), pages.cells
+        assert positions.shape == (rows, time)
+        assert len(cells) == len(cache.ends) == rows
+        assert all(tensor.is_contiguous() for tensor in (positions, cells, cache.ends))
         where = _Cache(
-            keys=keys.data_ptr(),
-            values=values.data_ptr(),
+            pages=pages.addresses.data_ptr(),
+            cells=cells.data_ptr(),
             positions=positions.data_ptr(),
-            trace=None if trace is None else trace.data_ptr(),
-            capacity=keys.shape[2],
+            ends=cache.ends.data_ptr(),
+            capacity=cells.shape[1],
+            time=time,
+            layer=cache.layer,
         )
         if cache.places.rotation is not None:
             cos, sin = cache.places.rotation
@@ -142,11 +144,12 @@ class CompiledBlock(nn.Module):
             where.cos, where.sin, where.turned = cos.data_ptr(), sin.data_ptr(), cos.shape[-1]
         if (bias := cache.places.bias) is not None:
             bias = bias.contiguous()
-            assert bias.shape == (len(x), self.attend.heads, 1, cache.places.length)
+            assert bias.shape == (rows, self.attend.heads, time, cache.places.length)
             where.bias, where.length = bias.data_ptr(), cache.places.length
-        looked = None if source is None else _source(source, len(x))
+        looked = None if source is None else _source(source, rows)
         y = torch.empty_like(x)
-        _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), len(x), torch.get_num_threads()))
+        threads = torch.get_num_threads()
+        _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), rows * time, threads))
         return y
 
 
@@ -257,11 +260,13 @@ class _Block(ctypes.Structure):
 
 class _Cache(ctypes.Structure):
     _fields_ = (
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
+        ("pages", ctypes.c_void_p),
+        ("cells", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
-        ("trace", ctypes.c_void_p),
+        ("ends", ctypes.c_void_p),
         ("capacity", ctypes.c_int64),
+        ("time", ctypes.c_int64),
+        ("layer", ctypes.c_int64),
         ("cos", ctypes.c_void_p),
         ("sin", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),

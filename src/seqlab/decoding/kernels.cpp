@@ -39,16 +39,16 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
     }
 }
 
-// softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ and vⱼ begin at place(j), and the
-// bias may be none. `weights` is room for them, rounded up.
-template <typename Place>
-void head(const float *q, const float *keys, const float *values, const float *bias, float *y, float *weights, Size length,
-          Size width, Place place) {
+// softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ begins at key(j), vⱼ at value(j), and
+// the bias may be none. `weights` is room for them, rounded up.
+template <typename Key, typename Value>
+void head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width) {
     const float scale = 1 / std::sqrt((float)width);
     float most = -INFINITY;
     for (Size j = 0; j < length; j++) {
         Vector products = {};
-        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(keys + place(j), i, width);
+        const float *k = key(j);
+        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(k, i, width);
         weights[j] = scale * total(products);
         if (bias) weights[j] += bias[j];
         most = std::max(most, weights[j]);
@@ -64,23 +64,28 @@ void head(const float *q, const float *keys, const float *values, const float *b
     constexpr int AT_ONCE = 4;
     for (Size first = 0; first < width; first += AT_ONCE * LANES) {
         Vector means[AT_ONCE] = {};
-        for (Size j = 0; j < length; j++)
-            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(values + place(j), first + p * LANES, width);
+        for (Size j = 0; j < length; j++) {
+            const float *v = value(j);
+            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(v, first + p * LANES, width);
+        }
         for (int p = 0; p < AT_ONCE && first + p * LANES < width; p++)
             store(means[p] / sum, y, first + p * LANES, width);
     }
 }
 
-// Keys and values of earlier positions, (rows, groups, capacity, K) each, and where the new ones belong. A row's own trace,
-// if there is one, says for each position in which row of the cache it stands. Where positions turn queries and keys, cos
-// and sin (rows, turned) each say by how much; where they change scores, bias (rows, heads, length) does.
+// Keys and values in pages of 16 positions, (layers, 2, groups, 16, K) each, and how `time` new positions of each row are
+// read: position t of a row stands in cell cells[row, t], cell c at place c % 16 of page c / 16. A row ends at `ends`; new
+// positions beyond that are padding. Where positions turn queries and keys, cos and sin (rows, time, turned) each say by
+// how much; where they change scores, bias (rows, heads, time, length) does.
 struct Cache {
-    float *keys, *values;
-    const Size *positions, *trace;
-    Size capacity;
+    float *const *pages;
+    const Size *cells, *positions, *ends;
+    Size capacity, time, layer;
     const float *cos, *sin, *bias;
     Size turned, length;
 };
+
+constexpr Size PAGE = 16;
 
 // The numbers i and i + turned of a head, turned by an angle: as (a, b) → (a cos − b sin, b cos + a sin).
 inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
@@ -90,33 +95,47 @@ inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
     }
 }
 
-// By all threads; qkv (rows, heads + 2 groups, K) → y (rows, heads, K). The heads of a group share its keys and values.
+// By all threads; qkv (rows, heads + 2 groups, K) → y (rows, heads, K), where a row is one new position. The heads of a group
+// share its keys and values.
 void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size groups, Size width) {
     weights += omp_get_thread_num() * room;
-    const Size members = heads / groups;
-#pragma omp for schedule(static)
-    for (Size n = 0; n < rows * groups; n++) {
-        const Size row = n / groups, position = cache.positions[row], each = cache.capacity * width;
-        float *own_row = qkv + row * (heads + 2 * groups) * width, *q = own_row + n % groups * members * width;
-        float *k = own_row + (heads + n % groups) * width, *v = k + groups * width;
+    const Size members = heads / groups, time = cache.time, apart = groups * PAGE * width;
+    const auto padding = [&](Size row) { return cache.positions[row] >= cache.ends[row / time]; };
+    const auto place = [&](Size row, Size group) {
+        const Size *cells = cache.cells + row / time * cache.capacity, first = 2 * cache.layer * apart + group * PAGE * width;
+        return [=, pages = cache.pages](Size j) { return pages[cells[j] / PAGE] + first + cells[j] % PAGE * width; };
+    };
+    const auto write = [&](Size row, Size group) {
+        if (padding(row)) return;
+        float *own = qkv + row * (heads + 2 * groups) * width, *k = own + (heads + group) * width, *v = k + groups * width;
         if (cache.turned) {
             const float *cos = cache.cos + row * cache.turned, *sin = cache.sin + row * cache.turned;
             rotate(k, cos, sin, cache.turned);
-            for (Size member = 0; member < members; member++) rotate(q + member * width, cos, sin, cache.turned);
+            for (Size n = 0; n < members; n++) rotate(own + (group * members + n) * width, cos, sin, cache.turned);
         }
-        std::memcpy(cache.keys + n * each + position * width, k, sizeof(float) * width);
-        std::memcpy(cache.values + n * each + position * width, v, sizeof(float) * width);
-        const Size *trace = cache.trace + row * cache.capacity;
-        const auto own = [=](Size j) { return n * each + j * width; };
-        const auto traced = [=](Size j) { return (trace[j] * groups + n % groups) * each + j * width; };
-        for (Size member = 0; member < members; member++, q += width) {
-            const Size number = row * heads + n % groups * members + member;
+        float *to = place(row, group)(cache.positions[row]);
+        std::memcpy(to, k, sizeof(float) * width);
+        std::memcpy(to + apart, v, sizeof(float) * width);
+    };
+    if (time > 1) {  // later positions read what earlier ones write
+#pragma omp for schedule(static)
+        for (Size n = 0; n < rows * groups; n++) write(n / groups, n % groups);
+    }
+#pragma omp for schedule(static)
+    for (Size n = 0; n < rows * groups; n++) {
+        const Size row = n / groups, group = n % groups, length = cache.positions[row] + 1;
+        if (time == 1) write(row, group);
+        for (Size h = group * members; h < (group + 1) * members; h++) {
+            float *to = y + (row * heads + h) * width;
+            if (padding(row)) {
+                std::fill(to, to + width, 0.f);
+                continue;
+            }
+            const Size number = (row / time * heads + h) * time + row % time;
             const float *bias = cache.bias ? cache.bias + number * cache.length : nullptr;
-            float *to = y + number * width;
-            if (cache.trace)
-                head(q, cache.keys, cache.values, bias, to, weights, position + 1, width, traced);
-            else
-                head(q, cache.keys, cache.values, bias, to, weights, position + 1, width, own);
+            const float *q = qkv + (row * (heads + 2 * groups) + h) * width;
+            const auto key = place(row, group);
+            head(q, key, [=](Size j) { return key(j) + apart; }, bias, to, weights, length, width);
         }
     }
 }
@@ -129,16 +148,17 @@ struct Source {
     Size capacity;
 };
 
-// By all threads; q (rows, heads, K) → y likewise. `y` may be `q`.
-void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size heads, Size groups,
-          Size width) {
+// By all threads; q (rows, heads, K) → y likewise, `time` rows for each row of the search. `y` may be `q`.
+void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size time, Size heads,
+          Size groups, Size width) {
     weights += omp_get_thread_num() * room;
 #pragma omp for schedule(static)
     for (Size n = 0; n < rows * heads; n++) {
-        const Size owner = source.owner[n / heads], group = n % heads / (heads / groups);
+        const Size owner = source.owner[n / heads / time], group = n % heads / (heads / groups);
         const Size first = (owner * groups + group) * source.capacity * width;
-        const auto place = [=](Size j) { return first + j * width; };
-        head(q + n * width, source.keys, source.values, nullptr, y + n * width, weights, source.lengths[owner], width, place);
+        const auto key = [=, keys = source.keys](Size j) { return keys + first + j * width; };
+        const auto value = [=, values = source.values](Size j) { return values + first + j * width; };
+        head(q + n * width, key, value, nullptr, y + n * width, weights, source.lengths[owner], width);
     }
 }
 
@@ -299,7 +319,7 @@ struct Block {
     Size heads, groups, head_width, activation, norm_first;
 };
 
-// One new position a row, x and y (rows, width): x + attend(norm(x)), then + look(norm(x)) where there is a source, then
+// New positions, x and y (rows, width), `cache->time` rows for each row of a search: x + attend(norm(x)), then + look(norm(x)) where there is a source, then
 // + feed(norm(x)); or norm(x + attend(x)) and so on.
 int block(const Block *block, const Cache *cache, const Source *source, const float *x, float *y, Size rows, int threads) {
     const Size width = block->output.outputs, hidden = block->expand.outputs, gates = block->gate.outputs;
@@ -324,7 +344,7 @@ int block(const Block *block, const Cache *cache, const Source *source, const fl
         if (source) {
             if (before) normalise(block->norm_look, y, narrow, rows, width);
             apply(block->query, before ? narrow : y, turned, wide, rows);
-            look(wide, *source, narrow, weights, longest, rows, heads, groups, each);
+            look(wide, *source, narrow, weights, longest, rows, cache->time, heads, groups, each);
             apply(block->look_output, narrow, turned, y, rows, {NONE, y});
             if (!before) normalise(block->norm_look, y, y, rows, width);
         }

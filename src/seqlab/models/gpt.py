@@ -72,7 +72,7 @@ class GPT(TokenModel):
         after = state.consume()
         positions = after.lengths[:, None] + time
         x = self._embed(tokens, positions.clamp(max=self.context - 1))  # what is beyond is padding
-        for layer, cache in enumerate(caches(after, positions, list(self.blocks), self.position)):
+        for layer, cache in enumerate(caches(after, positions, mask, list(self.blocks), self.position)):
             x = self.blocks[layer](x, cache)
             keep(after, layer, cache)
         after.lengths = after.lengths + (tokens.shape[1] if mask is None else mask.sum(1))

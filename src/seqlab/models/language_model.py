@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.nn.pages import Pages
 from seqlab.recipe import PartSettings
 
 
@@ -99,10 +100,8 @@ class State:
     shared: dict[str, Tensor] | None = None
     owner: Tensor | None = None
     used: bool = False
-    cached: bool = False
-    """Whether all `rows` are caches (B, H, C, K), C positions each, so that a row can be said to go on from another."""
-    trace: Tensor | None = None
-    """Then: position t of row b stands in row `trace[b, t]` of the caches; in row b where there is no trace."""
+    pages: dict[str, Pages] = field(default_factory=dict)
+    """Caches that rows share; they belong to one state at a time."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -114,43 +113,25 @@ class State:
         return replace(self, rows=dict(self.rows), used=False)
 
     def select(self, rows: Tensor) -> State:
-        """Reorder, repeat or drop rows."""
+        """Reorder, repeat or drop rows: a copy of them."""
         self._fresh()
-        self.straighten()
-        chosen = {name: tensor.index_select(0, rows) for name, tensor in self.rows.items()}
-        return replace(self, rows=chosen, **self._of(rows))
+        pages = {name: one.select(rows.tolist()) for name, one in self.pages.items()}
+        return replace(self._selected(rows), pages=pages)
 
     def reorder(self, rows: Tensor) -> State:
-        """What `select` gives, but this state is used up. Caches are not copied where that can be avoided: while rows
-        are of one length, and not much fewer than those of the caches."""
+        """What `select` gives, but this state is used up, so that pages need not be copied."""
         after = self.consume()
         if torch.equal(rows, torch.arange(len(self), device=rows.device)):
             return after
-        fit = self.cached and 2 * len(rows) > len(next(iter(self.rows.values())))
-        if not fit or bool((self.lengths != self.lengths[0]).any()):
-            return after.select(rows)
-        return replace(after, trace=after.traced().index_select(0, rows), **after._of(rows))
-
-    def traced(self) -> Tensor:
-        """Its trace, also where nothing was reordered: (B, C)."""
-        if self.trace is not None:
-            return self.trace
-        capacity = next(iter(self.rows.values())).shape[2]
-        return torch.arange(len(self), device=self.lengths.device)[:, None].repeat(1, capacity)
-
-    def straighten(self) -> None:
-        """Caches are copied as the trace says, and need none any more."""
-        if self.trace is not None:
-            places = torch.arange(self.trace.shape[1], device=self.trace.device)
-            for name, cache in self.rows.items():
-                self.rows[name] = cache.transpose(1, 2)[self.trace, places].transpose(1, 2).contiguous()
-            self.trace = None
+        for pages in after.pages.values():
+            pages.reorder(rows.tolist())
+        return after._selected(rows)
 
     def join(self, other: State) -> State:
-        """The rows of both. Buffers of different lengths are padded; sources that no row reads any more are dropped."""
+        """The rows of both, which are used up. Buffers of different lengths are padded; sources that no row reads any
+        more are dropped."""
         for one in (self, other):
             one._fresh()
-            one.straighten()
         (shared, owner), (more, their) = self._sources(), other._sources()
         if (owner is None) != (their is None):
             raise ValueError("states with a source and without one cannot be joined")
@@ -159,7 +140,11 @@ class State:
             owner = torch.cat([owner, their + int(owner.max()) + 1])
         rows = {name: _stack(tensor, other.rows[name]) for name, tensor in self.rows.items()}
         lengths = torch.cat([self.lengths, other.lengths])
-        return replace(self, rows=rows, lengths=lengths, shared=shared or None, owner=owner)
+        after = replace(self.consume(), rows=rows, lengths=lengths, shared=shared or None, owner=owner)
+        theirs = other.consume().pages
+        for name, pages in after.pages.items():
+            pages.join(theirs[name])
+        return after
 
     def compact(self) -> State:
         """The same rows, without the sources that none of them reads any more."""
@@ -175,7 +160,7 @@ class State:
     def tensors(self) -> dict[str, Tensor]:
         """As named tensors, for a checkpoint. Streams carry no sources."""
         assert self.shared is None
-        self.straighten()
+        assert not self.pages
         return {"lengths": self.lengths, **{f"rows.{name}": tensor for name, tensor in self.rows.items()}}
 
     @classmethod
@@ -187,10 +172,11 @@ class State:
         if self.used:
             raise RuntimeError("this State was used already; keep a copy with select() before forward()")
 
-    def _of(self, rows: Tensor) -> dict[str, Any]:
-        """What each of these rows has beside its tensors."""
+    def _selected(self, rows: Tensor) -> State:
+        """All but the pages."""
+        chosen = {name: tensor.index_select(0, rows) for name, tensor in self.rows.items()}
         owner = None if self.owner is None else self.owner.index_select(0, rows)
-        return {"lengths": self.lengths.index_select(0, rows), "owner": owner}
+        return replace(self, rows=chosen, lengths=self.lengths.index_select(0, rows), owner=owner)
 
     def _sources(self) -> tuple[dict[str, Tensor], Tensor | None]:
         """The sources that rows read, and which one each row reads."""

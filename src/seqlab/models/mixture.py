@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, SerializeAsAny
@@ -110,22 +110,23 @@ def _as_integers(states: Tensor) -> Tensor:
 
 
 def _together(states: Sequence[State]) -> State:
-    def named(tensors: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
-        return {f"{number}.{name}": one for number, own in enumerate(tensors) for name, one in (own or {}).items()}
+    def named(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+        return {f"{number}.{name}": one for number, own in enumerate(parts) for name, one in (own or {}).items()}
 
-    shared = named([state.shared for state in states])
-    return State(named([state.rows for state in states]), states[0].lengths, shared or None, states[0].owner)
+    rows, shared, pages = (named([getattr(state, part) for state in states]) for part in ("rows", "shared", "pages"))
+    return State(rows, states[0].lengths, shared or None, states[0].owner, pages=pages)
 
 
 def _apart(state: State, parts: int) -> list[State]:
-    def own(tensors: Mapping[str, Tensor] | None, number: int) -> dict[str, Tensor]:
+    def own(parts: Mapping[str, Any] | None, number: int) -> dict[str, Any]:
         mine = f"{number}."
-        return {name.removeprefix(mine): one for name, one in (tensors or {}).items() if name.startswith(mine)}
+        return {name.removeprefix(mine): one for name, one in (parts or {}).items() if name.startswith(mine)}
 
-    return [
-        State(own(state.rows, number), state.lengths, own(state.shared, number) or None, state.owner)
-        for number in range(parts)
-    ]
+    apart = []
+    for number in range(parts):
+        rows, shared, pages = (own(one, number) for one in (state.rows, state.shared, state.pages))
+        apart.append(State(rows, state.lengths, shared or None, state.owner, pages=pages))
+    return apart
 
 
 def fit_weights(log_probabilities: Tensor, near: float = 1e-6, rounds: int = 5000) -> Tensor:

@@ -60,7 +60,7 @@ class TransformerDecoder(Decoder):
         assert after.shared is not None
         positions = after.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         x, real = self._embed(tokens, positions), after.shared["real"]
-        for layer, cache in enumerate(caches(after, positions, list(self.blocks), self.position)):
+        for layer, cache in enumerate(caches(after, positions, mask, list(self.blocks), self.position)):
             keys, values = after.shared[f"keys.{layer}"], after.shared[f"values.{layer}"]
             x = self.blocks[layer](x, cache, source=Source(keys, values, real, after.owner))
             keep(after, layer, cache)

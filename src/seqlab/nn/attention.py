@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,11 @@ from torch.nn import functional as F
 
 from seqlab.nn.fused import Fused, named_apart
 from seqlab.nn.normalisers import Normaliser, softmax
+from seqlab.nn.pages import PAGE, Pages
 from seqlab.nn.part import Part
 from seqlab.nn.recording import note, recording
 
-BLOCK = 16
+BLOCK = PAGE
 """Lengths in the cache are rounded up to this: on the CPU the bits of a row then do not depend on other rows."""
 
 Rotation = tuple[Tensor, Tensor]
@@ -35,8 +37,6 @@ class Places:
 
     positions: Tensor
     length: int
-    trace: Tensor | None = None
-    """In which row of the caches each position of each row stands, where that is not its own: `State.trace`."""
     rotation: Rotation | None = None
     bias: Tensor | None = None
     """(B or 1, H, T, C'), added to scores"""
@@ -55,23 +55,45 @@ class Places:
         return torch.zeros(later.shape, device=later.device).masked_fill_(later, -torch.inf)
 
 
+class Cache(Protocol):
+    """Keys and values of one layer."""
+
+    places: Places
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write k and v (B, T, G, K) to their places → all that is in use, (B, G, C', K) each."""
+
+
 @dataclass
-class Cache:
-    """Keys and values of one layer, (B, G, C, K) each: head by head, the order in which they are read."""
+class RowCache:
+    """Keys and values in rows, (B, G, C, K) each: head by head, the order in which they are read."""
 
     keys: Tensor
     values: Tensor
     places: Places
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write k and v (B, T, G, K) to their places → all that is in use, (B, G, C', K) each."""
-        assert self.places.trace is None
         if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
             self.keys, self.values = self.keys.clone(), self.values.clone()
         rows, positions, length = self.places.rows, self.places.positions, self.places.length
         self.keys[rows, :, positions] = k
         self.values[rows, :, positions] = v
         return self.keys[:, :, :length], self.values[:, :, :length]
+
+
+@dataclass
+class PagedCache:
+    """Keys and values in pages, which have cells for the new positions already."""
+
+    pages: Pages
+    layer: int
+    places: Places
+    ends: Tensor
+    """How many positions each row has after this reading: (B,). What is beyond is padding."""
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        self.pages.write(self.layer, self.places.positions, k, v)
+        return self.pages.gathered(self.layer, self.places.length)
 
 
 class DotProduct(Part):
