@@ -22,8 +22,8 @@ os.environ["OMP_NUM_THREADS"] = "2"
 import numpy as np
 import torch
 
-from seqlab.decoding.generate import read
 from seqlab.decoding.packing import packed
+from seqlab.decoding.reading import read
 from seqlab.models.gpt import GPT
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.rnn import RecurrentLanguageModel

@@ -11,9 +11,10 @@ from tolerance import SMALL_NET, close, no_worse, rounding
 
 from seqlab.decoding.choose import Greedy, Sample, gumbel
 from seqlab.decoding.compiled import library
-from seqlab.decoding.generate import generate, read
+from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature, TopK, TopP
 from seqlab.decoding.packing import packed
+from seqlab.decoding.reading import read
 from seqlab.decoding.scoring import score
 from seqlab.errors import SeqlabError
 from seqlab.models.gpt import GPT

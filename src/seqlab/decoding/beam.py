@@ -5,19 +5,16 @@ S sentences · b hypotheses of each · V vocabulary · N source positions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from seqlab.decoding.generate import Reading, advance, pieces, read, unseen
-from seqlab.errors import RunError
+from seqlab.decoding.engine import Engine, Grown, Request
+from seqlab.decoding.reading import Reading, unseen
 from seqlab.models.language_model import LanguageModel
-from seqlab.nn.recording import Tape, record
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,15 @@ class Hypothesis:
     rank: float
 
 
+Live = tuple[tuple[int, ...], float]
+"""The tokens of a hypothesis and their log-probability."""
+Candidate = tuple[float, int, int]
+"""The log-probability of a longer hypothesis, the number of the one that it goes on from, and its new token."""
+Fate = Literal["kept", "finished", "dropped"]
+See = Callable[[tuple[int, ...], int, float, Fate], None]
+"""Called with the tokens before, the new one, the log-probability and what became of it."""
+
+
 class Node(NamedTuple):
     """One step of a hypothesis in the tree that was searched: `token` after `before`, and what became of it."""
 
@@ -57,34 +63,82 @@ class Node(NamedTuple):
     before: tuple[int, ...]
     token: int
     log_probability: float
-    fate: Literal["kept", "finished", "dropped"]
+    fate: Fate
 
 
 Watch = Callable[[Node], None]
 
 
-@dataclass
-class _Search:
-    """The search for one sentence."""
+class Search(Request):
+    """The search for the best continuations of one prompt, of `limit` tokens at the most.
 
-    number: int
-    prompt: list[int]
-    limit: int
-    live: list[tuple[tuple[int, ...], float]] = field(default_factory=lambda: [((), 0.0)])
-    finished: list[Hypothesis] = field(default_factory=list)
+    A coverage penalty needs to know how many positions the source has.
+    """
 
-    def grow(
-        self, candidates: Sequence[tuple[float, int, int]], beam: Beam, stop: frozenset[int], looks: Sequence[float]
-    ) -> list[tuple[int, int]]:
-        """One token more: of candidates (score, hypothesis, token), best first, those that live on."""
-        length = len(self.live[0][0]) + 1
-        grown: list[tuple[int, int]] = []
-        kept: list[tuple[tuple[int, ...], float]] = []
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        beam: Beam,
+        limit: int,
+        stop: frozenset[int] = frozenset(),
+        source_length: int | None = None,
+        watch: See | None = None,
+    ) -> None:
+        self.prompt, self.beam, self.limit, self.stop, self.watch = prompt, beam, limit, stop, watch
+        self.live: list[Live] = [((), 0.0)]
+        self.finished: list[Hypothesis] = []
+        self.coverage = _Coverage(source_length) if beam.coverage_penalty and source_length is not None else None
+        self.looking = self.coverage is not None
+
+    @property
+    def found(self) -> list[Hypothesis]:
+        """The best that are finished, best first."""
+        return self.finished[: self.beam.best]
+
+    @property
+    def group(self) -> Hashable:
+        return self.beam, self.stop, len(self.live[0][0]) < self.beam.shortest
+
+    @classmethod
+    def grow(cls, requests: Sequence[Search], reading: Reading) -> list[Grown]:
+        """Rows of one search stand together, and all have equally many, so that a model can let them share their
+        source: where hypotheses are fewer, the first is repeated."""
+        width = len(reading.states) // len(requests)
+        some = requests[0]
+        banned = some.stop if len(some.live[0][0]) < some.beam.shortest else frozenset()
+        most = some.beam.width + len(some.stop)
+        found = _candidates(reading, [one.live for one in requests], width, most, banned)
+        grown = []
+        for place, (one, candidates) in enumerate(zip(requests, found, strict=True)):
+            looked = None if reading.looked is None else reading.looked[place * width : (place + 1) * width]
+            grown.append(one._step(candidates, looked))
+        width = max(map(len, grown))
+        return [[*rows, *[rows[0]] * (width - len(rows))] if rows else [] for rows in grown]
+
+    def text(self, row: int) -> Sequence[int]:
+        return [*self.prompt, *self.live[row if row < len(self.live) else 0][0]]
+
+    def _step(self, candidates: Sequence[Candidate], looked: Tensor | None) -> Grown:
+        """One token more: of the candidates, best first, those that live on."""
+        before = [text for text, _ in self.live]
+        if self.coverage is not None and looked is not None:
+            self.coverage.add(looked)
+        grown = self._grow(candidates, [0.0] * len(before) if self.coverage is None else self.coverage.penalties())
+        if self.watch is not None:
+            self._show(self.watch, before, candidates)
+        if self.coverage is not None:
+            self.coverage.reorder([row for row, _ in grown])
+        return grown
+
+    def _grow(self, candidates: Sequence[Candidate], looks: Sequence[float]) -> Grown:
+        beam, length = self.beam, len(self.live[0][0]) + 1
+        grown: Grown = []
+        kept: list[Live] = []
         for score, number, token in candidates:
             if score == -float("inf") or len(kept) == beam.width:
                 break
             text = (*self.live[number][0], token)
-            if token in stop or length == self.limit:
+            if token in self.stop or length == self.limit:
                 rank = beam.rank(score, length) + beam.coverage_penalty * looks[number]
                 self.finished.append(Hypothesis(text, score, rank))
                 if length == self.limit and len(self.finished) >= 2 * beam.width:
@@ -94,15 +148,31 @@ class _Search:
                 grown.append((number, token))
         self.finished = sorted(self.finished, key=lambda one: -one.rank)[: beam.width]
         self.live = kept
-        return [] if self._settled(beam, length + 1) else grown
+        return [] if self._settled(length + 1) else grown
 
-    def _settled(self, beam: Beam, length: int) -> bool:
+    def _settled(self, length: int) -> bool:
         """Log-probabilities only fall: no live hypothesis can end better than its score now at the kindest length."""
-        best = beam.best or beam.width
+        best = self.beam.best or self.beam.width
         if not self.live or len(self.finished) < best:
             return not self.live
-        kindest = max(beam.rank(self.live[0][1], length), beam.rank(self.live[0][1], self.limit))
+        score = self.live[0][1]
+        kindest = max(self.beam.rank(score, length), self.beam.rank(score, self.limit))
         return self.finished[best - 1].rank >= kindest
+
+    def _show(
+        self,
+        watch: See,
+        before: list[tuple[int, ...]],
+        candidates: Sequence[Candidate],
+    ) -> None:
+        kept = {text for text, _ in self.live}
+        done = {one.tokens for one in self.finished}
+        for score, number, token in candidates:
+            if score > -float("inf"):
+                text = (*before[number], token)
+                watch(
+                    before[number], token, score, "kept" if text in kept else "finished" if text in done else "dropped"
+                )
 
 
 @torch.inference_mode()
@@ -117,51 +187,27 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses for each prompt, best first; each ends with a token of `stop` or is `tokens` long.
 
-    All sentences are searched side by side, and each as if it were alone. Rows of one sentence stand together, so that
-    a model can let them share their source.
+    All sentences are searched side by side, and each as if it were alone.
     """
     limits = [tokens] * len(prompts) if isinstance(tokens, int) else tokens
-    searches = [_Search(number, list(p), limit) for number, (p, limit) in enumerate(zip(prompts, limits, strict=True))]
-    coverage = _Coverage(source["mask"]) if beam.coverage_penalty and source is not None else None
-    with record() if coverage is not None else nullcontext(Tape()) as tape:
-        reading = read(model, prompts, source)
-    if coverage is not None:
-        coverage.begin(tape, [len(prompt) for prompt in prompts])
-    active, width = searches, 1
-    while True:
-        banned = stop if len(active[0].live[0][0]) < beam.shortest else frozenset()
-        found = _candidates(reading, [one.live for one in active], width, beam.width + len(stop), banned)
-        looks = coverage.penalties() if coverage is not None else [0.0] * len(reading.states)
-        going: list[_Search] = []
-        rows: list[list[tuple[int, int]]] = []
-        for place, (one, candidates) in enumerate(zip(active, found, strict=True)):
-            before = [text for text, _ in one.live]
-            grown = one.grow(candidates, beam, stop, looks[place * width : (place + 1) * width])
-            if watch is not None:
-                _show(watch, one, before, candidates)
-            if grown:
-                going.append(one)
-                rows.append([(place * width + number, token) for number, token in grown])
-        if not going:
-            return [one.finished[: beam.best] for one in searches]
-        width = max(map(len, rows))
-        every = [row for own in rows for row in [*own, *[own[0]] * (width - len(own))]]
-        select, chosen = torch.tensor(every, device=reading.states.device).unbind(1)
-        state = reading.state.reorder(select)
-        if len(going) < len(active):
-            state = state.compact()
-        active = going
-        texts = [[*one.prompt, *text] for one in active for text, _ in _filled(one.live, width)]
-        with record() if coverage is not None else nullcontext(Tape()) as tape:
-            reading = advance(model, chosen, state, texts, source)
-        if coverage is not None:
-            coverage.go_on(tape, select)
+    lengths = [None] * len(prompts) if source is None else source["mask"].sum(1).tolist()
+
+    def see(number: int) -> See | None:
+        return None if watch is None else lambda *about: watch(Node(number, *about))
+
+    each = enumerate(zip(prompts, limits, lengths, strict=True))
+    searches = [Search(prompt, beam, limit, stop, length, see(number)) for number, (prompt, limit, length) in each]
+    engine = Engine(model)
+    engine.admit(searches, source)
+    while engine.step():
+        pass
+    return [one.found for one in searches]
 
 
 def _candidates(
-    reading: Reading, live: list[list[tuple[tuple[int, ...], float]]], width: int, most: int, banned: frozenset[int]
-) -> list[list[tuple[float, int, int]]]:
-    """What can follow, for each sentence: (log-probability, hypothesis, token), best first.
+    reading: Reading, live: list[list[Live]], width: int, most: int, banned: frozenset[int]
+) -> list[list[Candidate]]:
+    """What can follow, for each search, best first.
 
     `most` of each hypothesis are all that can be kept or finish. Ties fall to the earlier hypothesis and the smaller
     token. Only what is chosen is normalised: over a large vocabulary, log softmax takes longer than the choice.
@@ -183,55 +229,20 @@ def _candidates(
     ]
 
 
-def _filled(live: list[tuple[tuple[int, ...], float]], width: int) -> list[tuple[tuple[int, ...], float]]:
-    return [*live, *[live[0]] * (width - len(live))]
-
-
-def _show(
-    watch: Watch,
-    search: _Search,
-    before: list[tuple[int, ...]],
-    candidates: Sequence[tuple[float, int, int]],
-) -> None:
-    kept = {text for text, _ in search.live}
-    done = {one.tokens for one in search.finished}
-    for score, number, token in candidates:
-        if score > -float("inf"):
-            text = (*before[number], token)
-            fate = "kept" if text in kept else "finished" if text in done else "dropped"
-            watch(Node(search.number, before[number], token, score, fate))  # type: ignore[arg-type]
-
-
 class _Coverage:
-    """How much each hypothesis has looked at each position of its source, from what models note as `attention`:
-    (B, T, H, N) for every layer that looks. The mean over layers and heads counts."""
+    """How much each hypothesis has looked at each position of its source."""
 
-    def __init__(self, real: Tensor) -> None:
-        self.real = real
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.seen = torch.zeros(1, length)
 
-    def begin(self, tape: Tape, lengths: list[int]) -> None:
-        """Prompts have been read, in pieces: the last real position of each is what chooses the next token."""
-        if not tape["attention"]:
-            hint = "leave the coverage penalty out"
-            raise RunError("this model has no attention: what it has looked at is not known", hint=hint)
-        layers = len(tape["attention"]) // pieces(max(lengths))
-        read = [tape["attention"][start : start + layers] for start in range(0, len(tape["attention"]), layers)]
-        looked = torch.cat([_mean(piece) for piece in read], 1)
-        last = torch.tensor(lengths, device=looked.device) - 1
-        self.seen = looked[torch.arange(len(lengths), device=looked.device), last]
-        self.real = F.pad(self.real, [0, self.seen.shape[1] - self.real.shape[1]])
-
-    def go_on(self, tape: Tape, rows: Tensor) -> None:
-        looked = _mean(tape["attention"])[:, -1]
-        width = looked.shape[1]
-        self.seen, self.real = self.seen[rows, :width] + looked, self.real[rows, :width]
+    def add(self, looked: Tensor) -> None:
+        """Hypotheses have looked at positions once more, (b, N); what is beyond the source is padding."""
+        self.seen = self.seen.to(looked.device) + looked[: len(self.seen), : self.length]
 
     def penalties(self) -> list[float]:
-        """Σ_i log min(Σ_t a_ti, 1) for each row."""
-        logs = self.seen.clamp(1e-9, 1).log().masked_fill(~self.real, 0)
-        return logs.sum(1).tolist()
+        """Σ_i log min(Σ_t a_ti, 1) for each of them."""
+        return self.seen.clamp(1e-9, 1).log().sum(1).tolist()
 
-
-def _mean(layers: list[Tensor]) -> Tensor:
-    """(B, T, H, N) of several layers → (B, T, N)"""
-    return torch.stack([one.mean(2) for one in layers]).mean(0)
+    def reorder(self, rows: Sequence[int]) -> None:
+        self.seen = self.seen[list(rows)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from seqlab.decoding.generate import advance, log_probabilities, read
+from seqlab.decoding.reading import advance, log_probabilities, read
 from seqlab.models.language_model import LanguageModel
 from seqlab.tokenizers import Tokenizer
 
@@ -61,8 +61,9 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
         live = kept
         scores = scores.new_tensor(new_scores)
         chosen = torch.tensor([text[-1] for text in live], device=scores.device)
-        state = reading.state.select(torch.tensor(rows, device=scores.device))
-        reading = advance(model, chosen, state, [[*prompt, *text] for text in live], None)
+        state = reading.state.reorder(torch.tensor(rows, device=scores.device))
+        texts = [[*prompt, *text] for text in live]
+        reading = advance(model, chosen, state, texts.__getitem__)
     found = [Suggestion(word, score) for word, score in words.items()]
     return sorted(found, key=lambda one: (-one.log_probability, one.word))[:count]
 

@@ -311,10 +311,10 @@ class Translation(Task):
         source, end, examples = batch.part("source") or {}, self.tokenizer.end_id, batch["examples"].tolist()
         limits = self._limits(source)
         texts: list[list[Token]] = [[] for _ in limits]
-        for step in generate(model, [[end]] * len(limits), choose, max(limits), frozenset({end}), source, examples):
+        for step in generate(model, [[end]] * len(limits), choose, limits, frozenset({end}), source, examples):
             for token in step:
                 texts[token.row].append(token)
-        return [[_hypothesis(text[:limit])] for text, limit in zip(texts, limits, strict=True)]
+        return [[_hypothesis(text)] for text in texts]
 
     def _answer(self, model: LanguageModel, source: Mapping[str, Tensor], found: list[Hypothesis]) -> dict[str, Any]:
         each: list[dict[str, Any]] = [

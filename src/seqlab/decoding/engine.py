@@ -1,0 +1,146 @@
+"""The loop of decoding: requests join at any step, each goes on in its own way, and leaves when it is done.
+
+B rows · V vocabulary
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from seqlab.decoding.reading import Reading, advance, check_prompts, read
+from seqlab.models.language_model import LanguageModel
+
+Grown = list[tuple[int, int]]
+"""The rows of a request after a step, in order: the number of the row each goes on from, and its new token."""
+
+
+class Request(ABC):
+    """A text that is asked for, and how far it is. It has one row at first, and as many as it likes later."""
+
+    prompt: Sequence[int]
+    looking: bool = False
+    """Whether it wants to know what rows looked at."""
+
+    @property
+    @abstractmethod
+    def group(self) -> Hashable:
+        """Requests of the same kind and group, with equally many rows, are moved on together."""
+
+    @classmethod
+    @abstractmethod
+    def grow(cls, requests: Sequence[Self], reading: Reading) -> list[Grown]:
+        """Choose for each of a group how it goes on; an empty list where a request is done.
+
+        `reading` has the rows of all of them, those of one request side by side.
+        """
+
+    @abstractmethod
+    def text(self, row: int) -> Sequence[int]:
+        """The prompt and all tokens so far of one of its rows."""
+
+
+@dataclass
+class _Place:
+    """Where a request stands: its first row, and how its rows go on."""
+
+    request: Request
+    first: int
+    rows: int
+    grown: Grown = field(default_factory=list)
+
+
+class Engine:
+    """Requests that are decoded side by side, each as if it were alone.
+
+    >>> engine = Engine(model)
+    >>> engine.admit([Writing([0, 5], Greedy(), limit=20)])
+    >>> while engine.step(): ...
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.waiting: list[tuple[list[Request], Mapping[str, Tensor] | None]] = []
+        self.places: list[_Place] = []
+        self.reading: Reading | None = None
+
+    def admit(self, requests: Sequence[Request], source: Mapping[str, Tensor] | None = None) -> None:
+        """Requests join at the next step; `source` has a row for each of them."""
+        check_prompts(self.model, [request.prompt for request in requests])
+        self.waiting.append((list(requests), source))
+
+    def leave(self, request: Request) -> None:
+        """A request goes before it is done; what it used is free at the next step."""
+        self.places = [place for place in self.places if place.request is not request]
+        self.waiting = [_without(request, *each) for each in self.waiting]
+
+    @torch.inference_mode()
+    def step(self) -> list[Request]:
+        """One token more for every request. Those that were moved on; none where nothing is left to do."""
+        looking = any(request.looking for request in self.requests)
+        reading = self._advanced(looking)
+        for requests, source in self.waiting:
+            if requests:
+                new = read(self.model, [request.prompt for request in requests], source, looking)
+                reading = new if reading is None else reading.join(new)
+                self.places += [_Place(request, 0, 1) for request in requests]
+        self.waiting, self.reading = [], reading
+        if reading is None:
+            return []
+        first = 0
+        for place in self.places:
+            place.first, first = first, first + place.rows
+        for group in self._groups():
+            rows = [row for place in group for row in range(place.first, place.first + place.rows)]
+            requests = [place.request for place in group]
+            for place, grown in zip(group, type(requests[0]).grow(requests, reading.of(rows)), strict=True):
+                place.grown = grown
+        moved = [place.request for place in self.places]
+        self.places = [place for place in self.places if place.grown]
+        return moved
+
+    @property
+    def requests(self) -> list[Request]:
+        """All that are here, or wait for the next step."""
+        waiting = [request for requests, _ in self.waiting for request in requests]
+        return [place.request for place in self.places] + waiting
+
+    def _advanced(self, looking: bool) -> Reading | None:
+        """What stays goes on by the tokens that were chosen."""
+        before, self.reading = self.reading, None
+        if before is None or not self.places:
+            return None
+        texts = [(place.request, number) for place in self.places for number in range(len(place.grown))]
+        rows = [place.first + row for place in self.places for row, _ in place.grown]
+        device = before.states.device
+        tokens = torch.tensor([token for place in self.places for _, token in place.grown], device=device)
+        state, read_by = before.state, {place.first for place in self.places}
+        if rows != list(range(len(before.states))):
+            state = state.reorder(torch.tensor(rows, device=device))
+            if state.owner is not None and len(read_by) < len(before.states):
+                state = state.compact()
+        for place in self.places:
+            place.rows = len(place.grown)
+        return advance(self.model, tokens, state, lambda row: texts[row][0].text(texts[row][1]), looking)
+
+    def _groups(self) -> list[list[_Place]]:
+        groups: dict[Hashable, list[_Place]] = {}
+        for place in self.places:
+            groups.setdefault((type(place.request), place.rows, place.request.group), []).append(place)
+        return list(groups.values())
+
+
+def _without(
+    request: Request, requests: list[Request], source: Mapping[str, Tensor] | None
+) -> tuple[list[Request], Mapping[str, Tensor] | None]:
+    keep = [number for number, one in enumerate(requests) if one is not request]
+    if len(keep) == len(requests):
+        return requests, source
+    return [requests[number] for number in keep], (
+        None if source is None else {name: tensor[keep] for name, tensor in source.items()}
+    )

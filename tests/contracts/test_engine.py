@@ -1,0 +1,192 @@
+"""Requests that come, go and are cancelled at any step: each finds what it would find alone, to the bit."""
+
+import random
+from functools import cache
+
+import pytest
+import shipped_models
+import shipped_translators
+import torch
+from tolerance import SMALL_NET, rounding
+
+from seqlab.decoding.beam import Beam, Search, beam_search
+from seqlab.decoding.choose import Greedy, Sample
+from seqlab.decoding.compiled import library
+from seqlab.decoding.engine import Engine
+from seqlab.decoding.generate import Writing, generate
+from seqlab.decoding.logits import Temperature, TopK
+from seqlab.decoding.packing import packed
+
+pytestmark = pytest.mark.numeric
+
+MODELS = [
+    "gpt",
+    "gpt-llama",
+    "gpt-alibi",
+    "gpt-sparse",
+    "lstm",
+    "convolutional",
+    "ngram-modified-kneser-ney",
+    "mixture",
+]
+TRANSLATORS = [
+    "transformer",
+    "transformer-rotary",
+    "transformer-quiet-buckets",
+    "v2",
+    "v6",
+    "convolutional",
+    "coverage",
+]
+MIXES, POOL, STOP = 14, 40, frozenset({0, 4})  # 15 models: 210 mixes
+LENGTHS = [1 + 7 * number % 33 for number in range(POOL)]
+SOURCES = shipped_translators.some_sources(LENGTHS, seed=3)
+
+
+@cache
+def model_of(name):
+    kind, name = name.split("/")
+    return packed((shipped_models if kind == "lm" else shipped_translators).shipped(name))
+
+
+def source_of(name, numbers):
+    if name.startswith("lm/"):
+        return None
+    width = max(LENGTHS[number] for number in numbers)
+    return {key: tensor[list(numbers), :width] for key, tensor in SOURCES.items()}
+
+
+def request(name, number):
+    """The request with this number: its kind, prompt and limit are always the same."""
+    draw = random.Random(number)
+    translates = not name.startswith("lm/")
+    longest = 3 if translates else 100
+    vocabulary = model_of(name).vocab_size
+    prompt = [draw.randrange(1, vocabulary) for _ in range(draw.randint(1, longest))]
+    limit, kind = draw.randint(1, 45), number % 4
+    if kind == 0:
+        return Writing(prompt, Greedy(), limit, STOP, number)
+    if kind == 1:
+        return Writing(prompt, Sample(Temperature(0.9), TopK(12), seed=number % 3), limit, STOP, number)
+    if kind == 2:
+        return Search(prompt, Beam(draw.randint(1, 5), 0.6, shortest=draw.randint(0, 3)), limit, STOP)
+    return Writing(prompt, SHARED, limit, STOP, number)
+
+
+SHARED = Sample(Temperature(1.2), seed=7)
+"""Of several requests, which are then drawn together."""
+
+
+def result(request):
+    if isinstance(request, Search):
+        return [(one.tokens, one.log_probability, one.rank) for one in request.found]
+    return list(zip(request.tokens, request.log_probabilities, strict=True))
+
+
+@cache
+def alone(name, number):
+    one, engine = request(name, number), Engine(model_of(name))
+    engine.admit([one], source_of(name, [number]))
+    while engine.step():
+        pass
+    return result(one)
+
+
+def same(found, expected, name):
+    """To the bit; where nothing can be compiled, some attention multiplies by the library: up to rounding errors."""
+    if library() is not None or name in ("lm/lstm", "lm/convolutional", "lm/ngram-modified-kneser-ney"):
+        return found == expected
+    near = 60 * rounding(SMALL_NET, 10)
+    pairs = zip(found, expected, strict=True)
+    return all(a[0] == b[0] and a[1:] == pytest.approx(b[1:], abs=near) for a, b in pairs)
+
+
+@pytest.mark.parametrize("mix", range(MIXES))
+@pytest.mark.parametrize("name", [*(f"lm/{one}" for one in MODELS), *(f"mt/{one}" for one in TRANSLATORS)])
+def test_a_request_finds_what_it_finds_alone(name, mix):
+    draw = random.Random(f"{name} {mix}")
+    model, engine = model_of(name), Engine(model_of(name))
+    left = draw.sample(range(POOL), draw.randint(1, 32))
+    here, done, cancelled, most = {}, {}, set(), 0
+    while left or here:
+        if left and (not here or draw.random() < 0.4):
+            count = draw.randint(1, min(8, len(left)))
+            new, left = left[:count], left[count:]
+            requests = [request(name, number) for number in new]
+            engine.admit(requests, source_of(name, new))
+            here |= dict(zip(new, requests, strict=True))
+        if here and draw.random() < 0.1:
+            number = draw.choice(sorted(here))
+            engine.leave(here.pop(number))
+            cancelled.add(number)
+        engine.step()
+        most = max(most, bounded(engine))
+        going = engine.requests
+        for number in [number for number, one in here.items() if not any(one is other for other in going)]:
+            done[number] = here.pop(number)
+    assert not engine.step()
+    assert engine.reading is None
+    for number, one in done.items():
+        assert same(result(one), alone(name, number), name), f"request {number}"
+    assert len(done) + len(cancelled) > 0
+    assert model.training is False
+
+
+def bounded(engine):
+    """Room is in proportion to what is in use."""
+    if engine.reading is None:
+        return 0
+    state = engine.reading.state
+    for pages in state.pages.values():
+        pages.peak = max(getattr(pages, "peak", 0), len(pages.used()))
+        assert len(pages.pages) <= 2 * pages.peak + len(pages.lengths)
+    if state.shared is not None:
+        sources = len(next(iter(state.shared.values())))
+        assert sources <= len(state.owner)
+    return len(state)
+
+
+@pytest.mark.parametrize("name", ["lm/gpt", "mt/transformer"])
+def test_requests_that_leave_before_they_were_read(name):
+    engine = Engine(model_of(name))
+    requests = [request(name, number) for number in (0, 4, 8)]
+    engine.admit(requests, source_of(name, [0, 4, 8]))
+    engine.leave(requests[1])
+    while engine.step():
+        pass
+    assert not requests[1].tokens
+    for one, number in ((requests[0], 0), (requests[2], 8)):
+        assert same(result(one), alone(name, number), name)
+    engine.admit([requests[1]], source_of(name, [4]))
+    engine.leave(requests[1])
+    assert engine.step() == []
+
+
+def test_generate_and_beam_search_are_clients():
+    """The same requests through the engine and through the functions."""
+    model, prompts = model_of("lm/gpt"), [[3, 5], [7], [2, 2, 2]]
+    texts = [[] for _ in prompts]
+    for step in generate(model, prompts, SHARED, [9, 4, 12], requests=[5, 6, 7]):
+        for token in step:
+            texts[token.row].append(token.id)
+    assert [len(text) for text in texts] == [9, 4, 12]
+    engine = Engine(model)
+    each = [Writing(prompt, SHARED, 9, number=number) for prompt, number in zip(prompts, (5, 6, 7), strict=True)]
+    searches = [Search(prompt, Beam(3), 6, STOP) for prompt in prompts]
+    engine.admit([*each, *searches])
+    while engine.step():
+        pass
+    assert [one.tokens for one in each] == [texts[0], *[(one.tokens) for one in each[1:]]]
+    assert each[1].tokens[:4] == texts[1]
+    assert each[2].tokens == texts[2][:9]
+    if library() is not None:
+        assert [one.found for one in searches] == beam_search(model, prompts, Beam(3), 6, STOP)
+
+
+def test_a_model_is_read_from_only_when_a_step_is_asked_for():
+    model = model_of("lm/gpt")
+    engine = Engine(model)
+    with torch.no_grad():
+        engine.admit([Writing([1], limit=3)])
+        assert engine.reading is None
+        assert [len(engine.step()) for _ in range(4)] == [1, 1, 1, 0]
