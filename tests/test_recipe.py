@@ -336,5 +336,5 @@ for override in ["model.kind=gtp", "model=gtp", "tokenizer=bit", "training.optim
     raise SystemExit(f"{override} passed")
 assert "torch" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

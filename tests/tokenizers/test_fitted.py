@@ -132,7 +132,7 @@ def test_several_processes_at_once(data, cache):
     processes = [context.Process(target=learn, args=(data, results)) for _ in range(2)]
     for process in processes:
         process.start()
-    assert len({results.get(timeout=60) for _ in processes}) == 1
+    assert len({results.get() for _ in processes}) == 1
     for process in processes:
         process.join()
     assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
