@@ -66,9 +66,13 @@ def main() -> None:
     workers = [Worker(checkout, given.threads) for checkout in (given.old, given.new)]
     for job in workers[0].ask("jobs"):
         if given.only in job:
-            rates = [[worker.ask(job) for worker in workers] for _ in range(given.pairs + 1)][1:]  # the first warms up
-            old, new = (max(column) for column in zip(*rates, strict=True))
-            rows.append([job, f"{old:,.0f}", f"{new:,.0f}", "tokens/s", f"{new / old:.3f}"])
+            first = [worker.ask(job) for worker in workers]  # warms up
+            if None in first:
+                rows.append([job, *("cannot" if rate is None else f"{rate:,.0f}" for rate in first), "tokens/s", ""])
+            else:
+                rates = [[worker.ask(job) for worker in workers] for _ in range(given.pairs)]
+                old, new = (max(column) for column in zip(*rates, strict=True))
+                rows.append([job, f"{old:,.0f}", f"{new:,.0f}", "tokens/s", f"{new / old:.3f}"])
             print("  ".join(rows[-1]), flush=True)
     table = "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * 5, *rows[1:]])
     if given.out:
@@ -111,7 +115,10 @@ def work() -> None:
         jobs = Jobs(Path(folder))
         for line in sys.stdin:
             job = line.strip()
-            answer = list(jobs.all) if job == "jobs" else seqlab.__file__ if job == "where" else jobs.all[job]()
+            try:
+                answer = list(jobs.all) if job == "jobs" else seqlab.__file__ if job == "where" else jobs.all[job]()
+            except seqlab.SeqlabError:
+                answer = None  # a recipe that this checkout does not know
             print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -40,15 +40,21 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
 }
 
 // softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ begins at key(j), vⱼ at value(j), and
-// the bias may be none. `weights` is room for them, rounded up.
-template <typename Key, typename Value>
+// the bias may be none. `weights` is room for them, rounded up. A head has so many VECTORS, which are read whole, with zeros
+// behind its width; or any number, read with care, where that is 0.
+template <int VECTORS, typename Key, typename Value>
 void head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width) {
+    const auto part = [=](const float *from, Size i) { return VECTORS ? *(const Vector *)(from + i) : load(from, i, width); };
+    const Size vectors = VECTORS ? VECTORS : rounded(width) / LANES;
     const float scale = 1 / std::sqrt((float)width);
+    Vector own[VECTORS ? VECTORS : 1];
+    for (int i = 0; i < VECTORS; i++) own[i] = load(q, i * LANES, width);
     float most = -INFINITY;
     for (Size j = 0; j < length; j++) {
         Vector products = {};
         const float *k = key(j);
-        for (Size i = 0; i < width; i += LANES) products += load(q, i, width) * load(k, i, width);
+        for (Size i = 0; i < vectors; i++)
+            products += (VECTORS ? own[VECTORS ? i : 0] : load(q, i * LANES, width)) * part(k, i * LANES);
         weights[j] = scale * total(products);
         if (bias) weights[j] += bias[j];
         most = std::max(most, weights[j]);
@@ -61,22 +67,22 @@ void head(const float *q, Key key, Value value, const float *bias, float *y, flo
         sums += here;
     }
     const float sum = total(sums);
-    constexpr int AT_ONCE = 4;
+    constexpr int AT_ONCE = VECTORS ? VECTORS : 4;
     for (Size first = 0; first < width; first += AT_ONCE * LANES) {
         Vector means[AT_ONCE] = {};
         for (Size j = 0; j < length; j++) {
             const float *v = value(j);
-            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * load(v, first + p * LANES, width);
+            for (int p = 0; p < AT_ONCE; p++) means[p] += weights[j] * part(v, first + p * LANES);
         }
         for (int p = 0; p < AT_ONCE && first + p * LANES < width; p++)
             store(means[p] / sum, y, first + p * LANES, width);
     }
 }
 
-// Keys and values in pages of 16 positions, (layers, 2, groups, 16, K) each, and how `time` new positions of each row are
-// read: position t of a row stands in cell cells[row, t], cell c at place c % 16 of page c / 16. A row ends at `ends`; new
-// positions beyond that are padding. Where positions turn queries and keys, cos and sin (rows, time, turned) each say by
-// how much; where they change scores, bias (rows, heads, time, length) does.
+// Keys and values in pages of 16 positions, (layers, 2, groups, 16, K) each, K rounded up to 16 with zeros, and how `time`
+// new positions of each row are read: position t of a row stands in cell cells[row, t], cell c at place c % 16 of page
+// c / 16. A row ends at `ends`; new positions beyond that are padding. Where positions turn queries and keys, cos and sin
+// (rows, time, turned) each say by how much; where they change scores, bias (rows, heads, time, length) does.
 struct Cache {
     float *const *pages;
     const Size *cells, *positions, *ends;
@@ -99,11 +105,11 @@ inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
 // share its keys and values.
 void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size groups, Size width) {
     weights += omp_get_thread_num() * room;
-    const Size members = heads / groups, time = cache.time, apart = groups * PAGE * width;
+    const Size members = heads / groups, time = cache.time, each = (width + 15) / 16 * 16, apart = groups * PAGE * each;
     const auto padding = [&](Size row) { return cache.positions[row] >= cache.ends[row / time]; };
     const auto place = [&](Size row, Size group) {
-        const Size *cells = cache.cells + row / time * cache.capacity, first = 2 * cache.layer * apart + group * PAGE * width;
-        return [=, pages = cache.pages](Size j) { return pages[cells[j] / PAGE] + first + cells[j] % PAGE * width; };
+        const Size *cells = cache.cells + row / time * cache.capacity, first = 2 * cache.layer * apart + group * PAGE * each;
+        return [=, pages = cache.pages](Size j) { return pages[cells[j] / PAGE] + first + cells[j] % PAGE * each; };
     };
     const auto write = [&](Size row, Size group) {
         if (padding(row)) return;
@@ -135,7 +141,15 @@ void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room,
             const float *bias = cache.bias ? cache.bias + number * cache.length : nullptr;
             const float *q = qkv + (row * (heads + 2 * groups) + h) * width;
             const auto key = place(row, group);
-            head(q, key, [=](Size j) { return key(j) + apart; }, bias, to, weights, length, width);
+            const auto value = [=](Size j) { return key(j) + apart; };
+            switch (rounded(width) / LANES) {
+                case 1: head<1>(q, key, value, bias, to, weights, length, width); break;
+                case 2: head<2>(q, key, value, bias, to, weights, length, width); break;
+                case 3: head<3>(q, key, value, bias, to, weights, length, width); break;
+                case 4: head<4>(q, key, value, bias, to, weights, length, width); break;
+                case 8: head<8>(q, key, value, bias, to, weights, length, width); break;
+                default: head<0>(q, key, value, bias, to, weights, length, width);
+            }
         }
     }
 }
@@ -158,7 +172,7 @@ void look(const float *q, const Source &source, float *y, float *weights, Size r
         const Size first = (owner * groups + group) * source.capacity * width;
         const auto key = [=, keys = source.keys](Size j) { return keys + first + j * width; };
         const auto value = [=, values = source.values](Size j) { return values + first + j * width; };
-        head(q + n * width, key, value, nullptr, y + n * width, weights, source.lengths[owner], width);
+        head<0>(q + n * width, key, value, nullptr, y + n * width, weights, source.lengths[owner], width);
     }
 }
 

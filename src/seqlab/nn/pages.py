@@ -18,14 +18,16 @@ PAGE = 16
 
 class Pages:
     """Keys and values of all layers: position t of row b stands in cell `cells[b, t]`, and cell c at place c % 16 of
-    page c // 16. A page holds all layers, (L, 2, G, 16, K).
+    page c // 16. A page holds all layers, (L, 2, G, 16, K); K is rounded up to 16, with zeros, so that kernels read whole
+    vectors.
 
     Each row writes to a page of its own, its tail, at the place t % 16 of position t. When rows are reordered, only the
     table is, so that several rows may read the same cells. Pages that no row reads are used again.
     """
 
     def __init__(self, rows: int, layers: int, heads: int, width: int, like: Tensor) -> None:
-        self.shape = (layers, 2, heads, PAGE, width)
+        self.shape = (layers, 2, heads, PAGE, -(-width // 16) * 16)
+        self.width = width
         self.like = like.new_empty(0)
         self.addresses = torch.empty(0, dtype=torch.long)
         """Where each page begins in memory."""
@@ -74,11 +76,10 @@ class Pages:
 
     def select(self, rows: Sequence[int]) -> Pages:
         """A copy of these rows."""
-        layers, _, heads, _, width = self.shape
-        view = Pages(0, layers, heads, width, self.like)
+        layers, _, heads, _, _ = self.shape
+        view, copy = (Pages(0, layers, heads, self.width, self.like) for _ in range(2))
         view.pages, view.cells, view.lengths, view.tails = self.pages, self.cells, self.lengths, self.tails
         view.reorder(rows)
-        copy = Pages(0, layers, heads, width, self.like)
         copy.join(view)
         return copy
 
@@ -111,7 +112,7 @@ class Pages:
         if len(found):
             pages = torch.stack([self.pages[page][layer] for page in found.tolist()]).permute(0, 3, 1, 2, 4)
             keys_values[read] = pages[which, cells[read] % PAGE]
-        keys, values = keys_values.permute(2, 0, 3, 1, 4).unbind(0)
+        keys, values = keys_values[..., : self.width].permute(2, 0, 3, 1, 4).unbind(0)
         return keys, values
 
     def write(self, layer: int, positions: Tensor, keys: Tensor, values: Tensor) -> None:
@@ -119,7 +120,8 @@ class Pages:
         for row, position in torch.nonzero(positions < torch.tensor(self.lengths)[:, None]).tolist():
             cell = int(self.cells[row, positions[row, position]])
             page = self.pages[cell // PAGE][layer]
-            page[0, :, cell % PAGE], page[1, :, cell % PAGE] = keys[row, position], values[row, position]
+            for part, new in zip(page, (keys, values), strict=True):
+                part[:, cell % PAGE, : self.width] = new[row, position]
 
     def used(self) -> set[int]:
         """The pages that rows read or will write to."""
@@ -147,7 +149,7 @@ class Pages:
         self.free = [page for page in range(len(self.pages)) if page not in used]
         if len(self.free) < count + len(self.pages) // 4:
             more = max(count - len(self.free), len(self.pages) // 2)
-            made = self.like.new_empty(more, *self.shape)
+            made = self.like.new_zeros(more, *self.shape)
             self.free += range(len(self.pages), len(self.pages) + more)
             self.pages += made.unbind(0)
             self.addresses = _addresses(self.pages)
