@@ -71,7 +71,7 @@ def test_the_body_of_a_classifier_for_other_classes(data, first, tmp_path):
     assert said.startswith(f"{first.folder}: {body} tensors are loaded; new: head.")
     assert "left over: head." in said
     assert run.tokenizer.fingerprint == first.tokenizer.fingerprint
-    assert seqlab.load(run.folder).recipe.init.run == str(first.folder)
+    assert [init.run for init in seqlab.load(run.folder).recipe.init] == [str(first.folder)]
 
 
 def test_all_of_it_and_the_same_tokenizer_although_the_recipe_names_another(data, first, tmp_path):

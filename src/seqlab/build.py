@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import os
+from fnmatch import fnmatchcase
 
 import torch
+from torch import nn
 
 from seqlab import registry
-from seqlab.errors import RecipeError, RunError, memory_for
+from seqlab.errors import RecipeError, RunError, memory_for, nearest
+from seqlab.models.sizes import needs, sizes_for
+from seqlab.nn.adapters import add_adapters, linear_maps
 from seqlab.objectives.objective import Objective
-from seqlab.recipe import Recipe
+from seqlab.recipe import AdapterSettings, PartSettings, Recipe, models_in
 from seqlab.tasks.task import Task
 
 
@@ -22,21 +25,47 @@ def build(recipe: Recipe, task: Task) -> Objective:
 
 
 def _build(recipe: Recipe, task: Task) -> Objective:
-    model = registry.find("model", recipe.model.kind)
-    asked = {name: one for name, one in inspect.signature(model).parameters.items() if name != "settings"}
-    needed = {name for name, one in asked.items() if one.default is one.empty}
-    if not needed <= set(task.sizes):
+    with memory_for("the model", hint="make it smaller, for instance model.width"):
+        body = _model(recipe.model, task, recipe)
+        task.check(body)
+        kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
+        others = {name: _model(one, task, recipe) for name, one in models_in(recipe.objective).items()}
+        objective: Objective = kind(recipe.objective, body, head, **others)
+    for init in recipe.init:
+        if init.adapters is not None:
+            adapt(objective, init.adapters)
+    return objective
+
+
+def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
+    kind, given = registry.find("model", settings.kind), task.sizes
+    if not set(needs(kind)) <= set(given):
         raise RecipeError(
-            f"model '{recipe.model.kind}' needs {', '.join(sorted(needed))}, but task '{recipe.task.kind}' gives "
-            f"{', '.join(sorted(task.sizes))}",
+            f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' gives "
+            f"{', '.join(sorted(given))}",
             hint="choose another model.kind",
         )
-    with memory_for("the model", hint="make it smaller, for instance model.width"):
-        body = model(recipe.model, **{name: size for name, size in task.sizes.items() if name in asked})
-        task.check(body)
-        build_objective = registry.find("objective", recipe.objective.kind)
-        objective: Objective = build_objective(recipe.objective, body, task.head(body))
-    return objective
+    model: nn.Module = kind(settings, **sizes_for(kind, given))
+    return model
+
+
+def adapt(objective: Objective, settings: AdapterSettings) -> None:
+    """Give linear maps of the body low-rank changes to learn, and freeze the rest of it."""
+    there = list(linear_maps(objective.body, "body"))
+    chosen: set[str] = set()
+    for pattern in settings.on:
+        found = {name for name in there if is_named(name, pattern)}
+        if not found:
+            hint = nearest(pattern, there) if there else "choose a model with attention"
+            raise RecipeError(f"'{pattern}' is no linear map of the body", where="init.adapters.on", hint=hint)
+        chosen |= found
+    objective.body.requires_grad_(False)
+    add_adapters(objective.body, "body", chosen, settings.rank, (settings.alpha or settings.rank) / settings.rank)
+
+
+def is_named(name: str, pattern: str) -> bool:
+    """Whether a pattern is a name, what it stands below, or has * and ? where it differs."""
+    return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
 
 
 def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: str) -> None:

@@ -18,8 +18,9 @@ import seqlab
 from seqlab.build import choose_device
 from seqlab.data.readers import both_fingerprints
 from seqlab.errors import MemoryFull, RunError
+from seqlab.models.of_run import OfRun
 from seqlab.preparation import memory_for_steps, prepare
-from seqlab.recipe import Recipe, flatten
+from seqlab.recipe import Recipe, flatten, models_in
 from seqlab.recipe_tree import Tree, to_yaml
 from seqlab.run import Run, load, run_recipe, use_code
 from seqlab.tasks.task import Task
@@ -296,6 +297,7 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
         "data.hold_out_by",
         "data.hold_out_below",
     }
+    ignored += tuple(_taken_from_runs(new))
     if new.training.budget is not None and new.training.steps is None:
         open_ended.add("training.steps")
     if _is_more(new.training.steps, old.training.steps):
@@ -318,6 +320,16 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     if not found and old.environment.get("data") != both_fingerprints(new.data.model_copy(update=chosen)):
         found.append(f"the contents of {new.data.train} or of the held-out data have changed")
     return found
+
+
+def _taken_from_runs(recipe: Recipe) -> Iterator[str]:
+    """Keys whose values a recipe takes from other runs, which need not be there any more."""
+    if recipe.init:
+        yield "tokenizer"
+    models = {"model": recipe.model, **{f"objective.{name}": one for name, one in models_in(recipe.objective).items()}}
+    for name, model in models.items():
+        if isinstance(model, OfRun.Settings):
+            yield from (name, "init", "tokenizer")
 
 
 # ------------------------------------------------------------------ whose folder is it?

@@ -41,7 +41,7 @@ from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
-from seqlab.transfer import begin, freeze, tokenizer_of
+from seqlab.transfer import begin, borrowed, freeze, tokenizer_of
 
 LONGEST_SAMPLE = 200
 ROUNDS = 5
@@ -192,23 +192,22 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     if load_from is None:
         learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
         watcher.said(f"reading {recipe.data.train}{learning}")
-        recipe, notes = settled(recipe)
+        recipe, notes = settled(borrowed(recipe))
         for name, note in notes.items():
             watcher.said(f"held out: {note}" if name == "held_out" else note)
         kind = registry.find("task", recipe.task.kind)
-        if recipe.init is None:
+        if not recipe.init:
             task = cast(Task, kind.prepare(recipe))
         else:
-            recipe, tokenizer = tokenizer_of(recipe.init, recipe)
+            recipe, tokenizer = tokenizer_of(recipe)
             task = cast(Task, kind.prepare(recipe, tokenizer))
     else:
         task = restored_task(load_from, recipe)
     objective = build(recipe, task)
-    if recipe.init is not None:
-        if load_from is None:
-            watcher.said(f"{recipe.init.run}: {begin(objective, recipe.init)}")
-        if frozen := freeze(objective, recipe.init):
-            watcher.said(f"{frozen:,} weights are frozen")
+    for init in recipe.init if load_from is None else ():
+        watcher.said(f"{init.run}: {begin(objective, init)}")
+    if recipe.init and (frozen := freeze(objective, recipe.init)):
+        watcher.said(f"{frozen:,} weights are frozen")
     with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
         objective = objective.to(device)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):

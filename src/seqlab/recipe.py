@@ -74,6 +74,8 @@ class Kind:
     family: str
 
 
+ModelSettings = Annotated[SerializeAsAny[PartSettings], Kind("model")]
+"""For an objective that owns a model beside its body, a teacher for instance: `teacher: ModelSettings`."""
 Seconds = Annotated[str, "a time such as 45s, 3m or 1h"]
 HoldOutBy = Literal["document", "paragraph", "line", "block", "snippet", "number"]
 
@@ -193,6 +195,17 @@ class DecodingSettings(Settings):
     """Whether answers say which source token each of their tokens looked at most."""
 
 
+class AdapterSettings(Settings):
+    """Low-rank changes of linear maps, W + α / r · B A, which are trained in the place of the weights of the body."""
+
+    rank: int = Field(default=8, gt=0)
+    """r"""
+    alpha: float | None = Field(default=None, gt=0)
+    """α; r by default."""
+    on: list[str] = Field(default=["*.query", "*.value"], min_length=1)
+    """Names of linear maps in the body, or patterns: `*.query`, `body.blocks.3.feed`."""
+
+
 _From = create_model("_From", __base__=Settings, **{"from": (str, Field())})  # type: ignore[call-overload]
 
 
@@ -204,6 +217,8 @@ class InitSettings(_From):
     ours, {body: body.encoder}."""
     freeze: list[str] = Field(default_factory=list)
     """Names of weights, of modules, or patterns: they are not trained."""
+    adapters: AdapterSettings | None = None
+    """Train these, and freeze all other weights of the body."""
 
     @property
     def run(self) -> str:
@@ -221,12 +236,19 @@ class Recipe(Settings):
     """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
-    init: InitSettings | None = None
-    """None where weights begin as the seed has them."""
+    init: list[InitSettings] = []
+    """Where the first weights come from, one run or several; from the seed where it does not say. The first run's
+    tokenizer is used."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}
     """Written into a run: the versions and the number of threads it ran on."""
+
+    @field_validator("init", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """A single run needs no list."""
+        return [] if value is None else [value] if isinstance(value, Mapping | InitSettings) else value
 
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
@@ -262,6 +284,12 @@ class Recipe(Settings):
             for override in overrides:
                 tree.override(override)
         return _checked(type(self), tree)
+
+
+def models_in(settings: Settings) -> dict[str, PartSettings]:
+    """The settings of the models that a section names, by their keys."""
+    named = [name for name, field in type(settings).model_fields.items() if _family(field) == "model"]
+    return {name: getattr(settings, name) for name in named if isinstance(getattr(settings, name), PartSettings)}
 
 
 def seconds(time: str) -> float:

@@ -49,6 +49,7 @@ MODELS = {
     "deep-encoder": "seqlab.models.recurrent_translator:DeepEncoder",
     "convolutional-encoder": "seqlab.models.convolutional_translator:ConvolutionalEncoder",
     "tree-encoder": "seqlab.models.tree_encoder:TreeEncoder",
+    "run": "seqlab.models.of_run:OfRun",
     "series-dense": "seqlab.models.forecasters:SeriesDense",
     "series-linear": "seqlab.models.forecasters:SeriesLinear",
     "series-recurrent": "seqlab.models.forecasters:SeriesRecurrent",

@@ -77,7 +77,7 @@ def comparable(expected):
 
 def test_every_family_of_models_has_a_golden_run():
     kinds = {make.FAMILIES[name]["model"]["kind"] for name in make.FAMILIES} | {"mixture"}
-    assert kinds == set(seqlab.registry.MODELS)
+    assert kinds == set(seqlab.registry.MODELS) - {"run"}  # that is the model of another run
 
 
 @pytest.mark.parametrize("path", FINISHED, ids=name_of)

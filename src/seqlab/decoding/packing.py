@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, library, steady_product
 from seqlab.models.language_model import TokenModel
+from seqlab.nn.adapters import merge_adapters
 from seqlab.nn.attention import DotProduct
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
@@ -60,6 +61,7 @@ def packed(model: M) -> M:
         return model
     shared = {id(tensor): tensor for tensor in [*weights, *model.buffers()]}
     twin = copy.deepcopy(model, shared).eval()
+    merge_adapters(twin)
     _pack(twin, linear)
     for part in twin.modules():
         if (output := _output_map(part)) is not None:

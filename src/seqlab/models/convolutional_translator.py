@@ -42,6 +42,8 @@ class ConvolutionalEncoder(Encoder):
                 raise ValueError("should be odd")
             return value
 
+    takes = ("conditions",)
+
     def __init__(
         self, settings: Settings, vocab_size: int, conditions: int = 0, embedding: TokenEmbedding | None = None
     ) -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.models.sizes import VOCABULARY
 from seqlab.nn.attention import room_for
 from seqlab.nn.cells import CellState
 from seqlab.recipe import PartSettings
@@ -33,6 +34,10 @@ class Encoder(nn.Module, ABC):
     """Every position's state may depend on all of the sequence. Nothing is kept in `self` between calls."""
 
     Settings: ClassVar[type[PartSettings]]
+    needs: ClassVar[tuple[str, ...]] = VOCABULARY
+    """What it has to be told of the data, by name, to be built (`Task.sizes`)."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """What it is told besides, where a task gives it."""
     width: int
     """Of the states."""
     directions: int = 1

@@ -41,6 +41,8 @@ class SeriesDense(Forecaster):
         activation: Literal["relu", "tanh"] = "relu"
         dropout: float = Field(default=0.0, ge=0, lt=1)
 
+    needs = ("window", "inputs", "outputs", "horizon")
+
     def __init__(self, settings: Settings, window: int, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
         self.window, self.shape = window, (1, horizon, outputs)
@@ -64,6 +66,8 @@ class SeriesLinear(Forecaster):
 
     Settings = PartSettings
     needs_past = True
+
+    needs = ("window", "outputs", "horizon")
 
     def __init__(self, settings: PartSettings, window: int, outputs: int, horizon: int) -> None:
         super().__init__()
@@ -102,6 +106,8 @@ class SeriesRecurrent(Forecaster):
             if self.depth == 0 and self.head == "dense":
                 raise ValueError("a depth of 0 with a dense head reads only the last step")
             return self
+
+    needs = ("inputs", "outputs", "horizon")
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()

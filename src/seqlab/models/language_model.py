@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.models.sizes import VOCABULARY
 from seqlab.nn.pages import Pages
 from seqlab.recipe import PartSettings
 
@@ -31,6 +32,10 @@ class LanguageModel(nn.Module, ABC):
     """p(next token | tokens so far [, source]). Nothing is kept in `self` between calls."""
 
     Settings: ClassVar[type[PartSettings]]
+    needs: ClassVar[tuple[str, ...]] = VOCABULARY
+    """What it has to be told of the data, by name, to be built (`Task.sizes`)."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """What it is told besides, where a task gives it."""
     vocab_size: int
     context: int | None = None
     """The most positions it can look at; None where there is no limit."""

@@ -5,7 +5,6 @@ B rows · T positions · D the widths of all parts · V vocabulary
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from seqlab import registry
 from seqlab.models.encoder import padded
 from seqlab.models.language_model import LanguageModel, Output, State
+from seqlab.models.sizes import sizes_for
 from seqlab.nn.attention import room_for
 from seqlab.recipe import Kind, PartSettings
 
@@ -32,14 +32,14 @@ class Mixture(LanguageModel):
 
     weights: Tensor
 
+    takes = ("conditions",)
+
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        made = []
-        for part in settings.parts:
-            model = registry.find("model", part.kind)
-            reads = "conditions" in inspect.signature(model).parameters
-            made.append(model(part, vocab_size, **({"conditions": conditions} if reads else {})))
+        sizes = {"vocab_size": vocab_size, "conditions": conditions}
+        kinds = [registry.find("model", part.kind) for part in settings.parts]
+        made = [kind(part, **sizes_for(kind, sizes)) for kind, part in zip(kinds, settings.parts, strict=True)]
         self.parts: Sequence[LanguageModel] = nn.ModuleList(made)  # type: ignore[assignment]
         self.requires_grad_(False)
         self.register_buffer("weights", torch.full((len(self.parts),), 1 / len(self.parts)))

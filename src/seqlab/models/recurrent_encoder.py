@@ -44,6 +44,8 @@ class RecurrentEncoder(Encoder):
         embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
         """The share of the words that are left out of a batch altogether."""
 
+    takes = ("alphabet_size", "conditions")
+
     def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0, conditions: int = 0) -> None:
         super().__init__()
         hidden, embedded = settings.width, settings.embedding or settings.width

@@ -38,6 +38,8 @@ class DeepEncoder(Encoder):
         """Of embeddings and between layers."""
         dropout_mask: Mask = "position"
 
+    takes = ("conditions",)
+
     def __init__(
         self, settings: Settings, vocab_size: int, conditions: int = 0, embedding: TokenEmbedding | None = None
     ) -> None:

@@ -32,6 +32,8 @@ class TransformerEncoder(Encoder):
         """Whether positions also look at what comes after them."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
 
+    takes = ("conditions",)
+
     def __init__(
         self,
         settings: Settings,

@@ -55,6 +55,8 @@ class Translator(TokenModel):
     encoder: Encoder
     decoder: Decoder
 
+    takes = ("conditions",)
+
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         kind = registry.find("model", settings.encoder.kind)
         if not (issubclass(kind, Encoder) and kind.joins):

@@ -36,6 +36,8 @@ class TreeEncoder(Encoder):
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of the embeddings."""
 
+    needs = ("leaf_vocab_size",)
+
     def __init__(self, settings: Settings, leaf_vocab_size: int) -> None:
         super().__init__()
         self.width, embedded = settings.width, settings.embedding or settings.width

@@ -20,6 +20,18 @@ class Fused(nn.Linear):
         super().__init__(inputs, sum(outputs.values()), bias)
         self.outputs = dict(outputs)
 
+    @classmethod
+    def of(cls, outputs: Mapping[str, int], weight: Tensor, bias: Tensor | None) -> Fused:
+        """With weights that are there already."""
+        fused = cls.__new__(cls)
+        fused._take(outputs, weight, bias)
+        return fused
+
+    def _take(self, outputs: Mapping[str, int], weight: Tensor, bias: Tensor | None) -> None:
+        nn.Module.__init__(self)
+        self.out_features, self.in_features = weight.shape
+        self.outputs, self.weight, self.bias = dict(outputs), weight, bias  # type: ignore[assignment]
+
     def apart(self, tensor: Tensor) -> dict[str, Tensor]:
         """The rows of a weight or a bias that belong to each map."""
         return dict(zip(self.outputs, tensor.split_with_sizes(list(self.outputs.values())), strict=True))
@@ -33,8 +45,15 @@ def named_apart(owner: nn.Module) -> None:
 
 def _parts(owner: nn.Module, prefix: str) -> list[tuple[Fused, str, str]]:
     """Each fused map in an owner, with the kinds of tensors it has and their full names."""
-    fused = [(name, part) for name, part in owner.named_children() if isinstance(part, Fused)]
-    return [(part, kind, f"{prefix}{name}.{kind}") for name, part in fused for kind, _ in part.named_parameters()]
+    return [
+        (part, kind, f"{prefix}{name}.{kind}")
+        for name, part in _fused(owner)
+        for kind, _ in part.named_parameters(recurse=False)
+    ]
+
+
+def _fused(owner: nn.Module) -> list[tuple[str, Fused]]:
+    return [(name, part) for name, part in owner.named_children() if isinstance(part, Fused)]
 
 
 def _split(owner: nn.Module, state: dict[str, Any], prefix: str, _: object) -> None:
@@ -42,6 +61,8 @@ def _split(owner: nn.Module, state: dict[str, Any], prefix: str, _: object) -> N
         if whole in state:
             for name, tensor in fused.apart(state.pop(whole)).items():
                 state[f"{prefix}{name}.{kind}"] = tensor
+    for inside, outside in _adapters(owner, prefix):
+        _rename(state, inside, outside)
 
 
 def _merge(owner: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
@@ -49,3 +70,19 @@ def _merge(owner: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> 
         names = [f"{prefix}{name}.{kind}" for name in fused.outputs]
         if all(name in state for name in names):
             state[whole] = torch.cat([state.pop(name) for name in names])
+    for inside, outside in _adapters(owner, prefix):
+        _rename(state, outside, inside)
+
+
+def _adapters(owner: nn.Module, prefix: str) -> list[tuple[str, str]]:
+    """How the names of adapters begin in a fused map, and in a checkpoint."""
+    return [
+        (f"{prefix}{name}.adapters.{one}.", f"{prefix}{one}.adapter.")
+        for name, part in _fused(owner)
+        for one in part.outputs
+    ]
+
+
+def _rename(state: dict[str, Any], old: str, new: str) -> None:
+    for name in [name for name in state if name.startswith(old)]:
+        state[new + name.removeprefix(old)] = state.pop(name)

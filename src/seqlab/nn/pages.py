@@ -18,8 +18,8 @@ PAGE = 16
 
 class Pages:
     """Keys and values of all layers: position t of row b stands in cell `cells[b, t]`, and cell c at place c % 16 of
-    page c // 16. A page holds all layers, (L, 2, G, 16, K); K is rounded up to 16, with zeros, so that kernels read whole
-    vectors.
+    page c // 16. A page holds all layers, (L, 2, G, 16, K). K is rounded up to 16, with zeros, so that kernels read
+    whole vectors.
 
     Each row writes to a page of its own, its tail, at the place t % 16 of position t. When rows are reordered, only the
     table is, so that several rows may read the same cells. Pages that no row reads are used again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,6 +12,14 @@ from torch import Tensor, nn
 from seqlab.data.batches import Batch
 from seqlab.models.language_model import State
 from seqlab.recipe import PartSettings
+
+
+@dataclass
+class Mean:
+    """A sum over `count` things, from which their mean is made."""
+
+    sum: Tensor
+    count: Tensor
 
 
 @dataclass
@@ -26,10 +35,17 @@ class Loss:
     """Other sums for metrics, such as the number of right answers."""
     state: State | None = None
     """What a stream carries to its next window."""
+    others: dict[str, Mean] = field(default_factory=dict)
+    """Means over other things that are added to it (of BERT: masked tokens, and pairs of sentences), by name. An
+    objective that has some says in `counts` how many things there are."""
 
 
 class Objective(nn.Module, ABC):
-    """Owns a `body`, and often a `head`: their weights are called body.* and head.* in a checkpoint."""
+    """Owns a `body`, and often a `head`: their weights are called body.* and head.* in a checkpoint.
+
+    It may own more models, such as a teacher: each is a field of its `Settings` (`teacher: ModelSettings`), and is
+    passed to the constructor under that name. Buffers of its own are in checkpoints as its weights are.
+    """
 
     Settings: ClassVar[type[PartSettings]]
     body: nn.Module
@@ -42,6 +58,21 @@ class Objective(nn.Module, ABC):
         A training can be prolonged if this is the same for all steps so far.
         """
         return 0.0
+
+    def experience(self, batch: Batch) -> Sequence[Batch]:
+        """What is learnt from a batch of the data: an update of the weights for each of these; mostly the batch itself.
+
+        Called without gradients. A policy samples texts here and rates them, and a generator takes turns with its
+        discriminator. Whatever is random draws from torch's own generator, which is in checkpoints.
+        """
+        return [batch]
+
+    def counts(self, batch: Batch) -> dict[str, Tensor]:
+        """Where a loss has `others`: how many things they are means of, and `count` itself, before any is computed.
+
+        So that a batch can be cut into pieces: each mean is over the whole batch.
+        """
+        return {}
 
     @abstractmethod
     def forward(self, batch: Batch, state: State | None = None) -> Loss: ...

@@ -15,7 +15,7 @@ from seqlab.training.distributed import ALONE, Ranks
 def evaluate(
     objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """The sums of an objective over a split: `sum`, `count`, and its parts."""
+    """The sums of an objective over a split: `sum`, `count`, its parts, and `name.sum`, `name.count` of other means."""
     was_training = objective.training
     objective.eval()
     order = split.order(batch_size, seed=0)
@@ -27,7 +27,10 @@ def evaluate(
         batch = split.batch(own if len(own) else indices[:1], Key(0, 0)).to(device)
         loss = objective(batch, carried if order.carries and cursor.batch else None)
         carried = loss.state if order.carries else None
-        for name, value in {"sum": loss.sum, "count": loss.count, **loss.parts}.items():
+        sums = {"sum": loss.sum, "count": loss.count, **loss.parts}
+        for name, mean in loss.others.items():
+            sums |= {f"{name}.sum": mean.sum, f"{name}.count": mean.count}
+        for name, value in sums.items():
             totals[name] = totals.get(name, 0.0) + weight * float(value)
     objective.train(was_training)
     names = sorted(totals)

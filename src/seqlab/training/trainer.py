@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
-import numpy as np
 import torch
 from torch import nn
 
 from seqlab import registry
-from seqlab.data.batches import Split
+from seqlab.data.batches import Batch, Split
 from seqlab.data.order import BEGINNING, Cursor, Indices
 from seqlab.data.randomness import Key, mix
-from seqlab.errors import RunError, SeqlabError
+from seqlab.errors import RecipeError, RunError, SeqlabError
 from seqlab.models.language_model import State
 from seqlab.nn.recording import remarks
 from seqlab.objectives.objective import Objective
@@ -34,7 +33,7 @@ from seqlab.tasks.task import Task
 from seqlab.training.averaging import Average
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
 from seqlab.training.compiling import Compiled
-from seqlab.training.distributed import ALONE, Ranks
+from seqlab.training.distributed import ALONE, Ranks, Replicated, Strategy
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
 from seqlab.training.schedules import WarmUp
@@ -87,6 +86,13 @@ class Progress:
     """What the last step of a training changed only because it was the last: `Trainer._go_on` puts it back."""
 
 
+class Piece(NamedTuple):
+    """Rows of a batch that are read together, and what they count: 0 where there are none of a rank's own."""
+
+    batch: Batch
+    weight: float
+
+
 class Trainer:
     """Trains an objective on a split, into a run folder."""
 
@@ -109,7 +115,9 @@ class Trainer:
         self.watcher = watcher or Silence()
         self.sample = sample
         self.device = next(objective.parameters()).device
-        self.wrapped = ranks.wrap(Compiled(objective, self.device, self._compiled) if settings.compile else objective)
+        self.strategy: Strategy = Replicated(ranks)
+        called = Compiled(objective, self.device, self._compiled) if settings.compile else objective
+        self.wrapped = self.strategy.wrap(called)
         self.weights = [p for p in objective.parameters() if p.requires_grad]
         optimizer = registry.find("optimizer", settings.optimizer.kind)()
         self.optimizer = optimizer.build(objective, settings.learning_rate, settings.optimizer)
@@ -154,45 +162,76 @@ class Trainer:
         self._write(self.timing, {"step": self.progress.step, "path": sentence})
 
     def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
-        """One step of the optimizer on one global batch."""
-        self.optimizer.zero_grad(set_to_none=True)
+        """One step: what the objective learns from one global batch, which is mostly one update of the weights."""
         self.objective.progress = self.progress.step / self.steps
-        total, count = self._gradients(cursor, indices)
-        total, count, asked = self.ranks.sum([total, count, float(self.asked)], self.device)
-        self.stopping = asked > 0
-        loss = total / max(count, 1.0)
-        self._finite(loss, "loss")
-        # from the sum over pieces and ranks to the mean; DDP has divided by the number of ranks already
-        norm = self._clip(self.ranks.world / max(count, 1.0))
-        self._finite(norm, "gradient")
         rate = self.settings.learning_rate * self.schedule(self.progress.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        updates = [self._update(pieces, cursor) for pieces in self._experience(cursor, indices)]
+        loss, count, norm = (sum(figures) / len(updates) for figures in zip(*updates, strict=True))
         self._advance(cursor, loss, count, norm)
         if self.average is not None:
             self.average.update(self.progress.step)
         return {"loss": loss, "rate": rate, "norm": norm, "tokens": count}
 
-    def _gradients(self, cursor: Cursor, indices: Indices) -> tuple[float, float]:
-        """Backward through this rank's pieces of the batch; the sum of the losses and their count."""
-        pieces = np.array_split(indices, self.ranks.world * self.settings.accumulate)[
-            self.ranks.rank :: self.ranks.world
-        ]
+    def _experience(self, cursor: Cursor, indices: Indices) -> list[list[Piece]]:
+        """For each update, this rank's pieces of what is learnt from a batch."""
         key = Key(self.settings.seed, cursor.epoch)
+        turns: list[list[Piece]] = []
+        for own in self.strategy.pieces(indices, self.settings.accumulate):
+            weight = 1.0 if len(own) else 0.0  # a piece without rows reads one that does not count
+            batch = self.train_split.batch(own if len(own) else indices[:1], key).to(self.device)
+            with torch.no_grad():
+                turns.append([Piece(one, weight) for one in self.objective.experience(batch)])
+        if len(turns[0]) > 1 and self.order.carries:
+            what = "this objective learns several times from a batch, which a stream's state does not allow"
+            raise RecipeError(what, where="task.stream", hint="read windows instead")
+        return [list(pieces) for pieces in zip(*turns, strict=True)]
+
+    def _update(self, pieces: list[Piece], cursor: Cursor) -> tuple[float, float, float]:
+        """One update of the weights: the loss, how many things it is the mean of, and the norm of its gradient."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total, count = self._gradients(pieces, cursor)
+        total, count, asked = self.ranks.sum([total, count, float(self.asked)], self.device)
+        self.stopping = asked > 0
+        loss = total / max(count, 1.0)
+        self._finite(loss, "loss")
+        norm = self._clip(self.strategy.scale / max(count, 1.0))  # from the sum over pieces and ranks to the mean
+        self._finite(norm, "gradient")
+        self.optimizer.step()
+        return loss, count, norm
+
+    def _gradients(self, pieces: list[Piece], cursor: Cursor) -> tuple[float, float]:
+        """Backward through this rank's pieces; the sum of the losses and their count."""
+        ratios = self._ratios(pieces)
         sums = torch.zeros(2, device=self.device)
-        for number, piece in enumerate(pieces):
-            weight = 1.0 if len(piece) else 0.0  # a piece without rows reads one that does not count
-            batch = self.train_split.batch(piece if len(piece) else indices[:1], key).to(self.device)
+        for number, (batch, weight) in enumerate(pieces):
             state = self.carried[number] if self.order.carries and cursor.batch else None
             more = number < len(pieces) - 1  # ranks exchange gradients with the last piece only
-            waiting = self.ranks.unsynchronised(self.wrapped) if more else nullcontext()
+            waiting = self.strategy.gathering(self.wrapped) if more else nullcontext()
             with waiting, _precision(self.settings.precision, self.device):
                 loss = self.wrapped(batch, state)
-                (loss.sum * weight).backward()
+                total = loss.sum
+                for name, mean in loss.others.items():
+                    total = total + ratios[name] * mean.sum
+                (total * weight).backward()
             self.carried[number] = loss.state.detach() if self.order.carries and loss.state else None
-            sums += torch.stack([loss.sum.detach().float(), loss.count.float()]) * weight
+            sums += torch.stack([total.detach().float(), loss.count.float()]) * weight
         return float(sums[0]), float(sums[1])
+
+    def _ratios(self, pieces: list[Piece]) -> dict[str, float]:
+        """N / M of each of the other means of a loss, over M things in all pieces and ranks where the loss is over N.
+
+        A sum times that, divided by N as the loss is, is the mean.
+        """
+        each = [self.objective.counts(batch) for batch, _ in pieces]
+        if not each[0]:
+            return {}
+        own = [
+            sum(float(one[name]) * piece.weight for one, piece in zip(each, pieces, strict=True)) for name in each[0]
+        ]
+        counts = dict(zip(each[0], self.ranks.sum(own, self.device), strict=True))
+        return {name: max(counts["count"], 1.0) / max(count, 1.0) for name, count in counts.items()}
 
     def _clip(self, scale: float) -> float:
         """Scale the gradients, and shorten them where they are too long; the norm they had before that.
@@ -205,7 +244,7 @@ class Trainer:
             torch._foreach_mul_(gradients, scale)
             nn.utils.clip_grad_value_(self.weights, self.settings.clip_value)
             scale = 1.0
-        norm = scale * float(nn.utils.get_total_norm(gradients))
+        norm = scale * self.strategy.norm(gradients)
         factor = scale * min(1.0, limit / (norm + 1e-6))
         if factor != 1.0:
             torch._foreach_mul_(gradients, factor)

@@ -1,0 +1,27 @@
+"""The model of another run, by the name of its folder."""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from pydantic import Field, create_model
+
+from seqlab.recipe import PartSettings
+
+_From = create_model("_From", __base__=PartSettings, **{"from": (str | None, Field(default=None))})  # type: ignore[call-overload]
+
+
+class OfRun:
+    """`model: {kind: run, from: RUN}` in a recipe: a model of the same settings as that run's, with its weights.
+
+    Before anything is built, `transfer.borrowed` puts the settings themselves in its place.
+    """
+
+    class Settings(_From):
+        """Without `from`, it is the run that `init.from` names."""
+
+        not_inherited: ClassVar[frozenset[str]] = frozenset({"from"})
+
+        @property
+        def run(self) -> str | None:
+            return cast(str | None, getattr(self, "from"))

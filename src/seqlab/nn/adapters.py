@@ -1,0 +1,117 @@
+"""Low-rank changes of linear maps: what is learnt is small, and the maps stay as they were.
+
+Hu et al. 2021, https://arxiv.org/abs/2106.09685
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqlab.nn.fused import Fused
+from seqlab.nn.part import Part
+
+
+class LowRank(nn.Module):
+    """s B A x, where A has few rows and B begins as zero: at first, nothing is changed."""
+
+    def __init__(self, inputs: int, outputs: int, rank: int, scale: float, like: Tensor) -> None:
+        super().__init__()
+        self.down = nn.Parameter(like.new_empty(rank, inputs))
+        self.up = nn.Parameter(like.new_zeros(outputs, rank))
+        self.scale = scale
+        nn.init.kaiming_uniform_(self.down, a=5**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(F.linear(x, self.down), self.up) * self.scale
+
+    def matrix(self) -> Tensor:
+        """s B A"""
+        return self.scale * self.up @ self.down
+
+
+class AdaptedLinear(nn.Module):
+    """W x + b + s B A x, with the weights of a linear map"""
+
+    def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self.adapter = LowRank(linear.in_features, linear.out_features, rank, scale, linear.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias) + self.adapter(x)  # type: ignore[no-any-return]
+
+    def merged(self) -> nn.Linear:
+        """The map W + s B A"""
+        outputs, inputs = self.weight.shape
+        plain = nn.Linear(inputs, outputs, device="meta")  # draws no random numbers
+        plain.weight, plain.bias = _fixed(self.weight + self.adapter.matrix()), self.bias
+        return plain
+
+
+class AdaptedFused(Fused):
+    """Several maps of one input, some of which have an adapter, by their names."""
+
+    def __init__(self, fused: Fused, names: Collection[str], rank: int, scale: float) -> None:
+        self._take(fused.outputs, fused.weight, fused.bias)
+        self.adapters = nn.ModuleDict(
+            {
+                name: LowRank(fused.in_features, width, rank, scale, fused.weight)
+                for name, width in fused.outputs.items()
+                if name in names
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        changes = [
+            self.adapters[name](x) if name in self.adapters else x.new_zeros(*x.shape[:-1], width)
+            for name, width in self.outputs.items()
+        ]
+        return F.linear(x, self.weight, self.bias) + torch.cat(changes, -1)
+
+    def merged(self) -> Fused:
+        apart = self.apart(self.weight.detach().clone())
+        for name, adapter in self.adapters.items():
+            apart[name] = apart[name] + adapter.matrix()  # type: ignore[operator]
+        return Fused.of(self.outputs, _fixed(torch.cat(list(apart.values()))), self.bias)
+
+
+def _fixed(weight: Tensor) -> nn.Parameter:
+    return nn.Parameter(weight.detach(), requires_grad=False)
+
+
+def linear_maps(module: nn.Module, prefix: str) -> Iterator[str]:
+    """The names, as in checkpoints, of the linear maps in the attention and feed-forward parts of a module."""
+    for _, _, maps in _owned(module, prefix):
+        yield from maps.values()
+
+
+def add_adapters(module: nn.Module, prefix: str, chosen: Collection[str], rank: int, scale: float) -> None:
+    """Give an adapter to each of the linear maps that are chosen by name."""
+    for parent, name, maps in list(_owned(module, prefix)):
+        child, own = getattr(parent, name), [part for part, full in maps.items() if full in chosen]
+        if own and isinstance(child, Fused):
+            setattr(parent, name, AdaptedFused(child, own, rank, scale))
+        elif own:
+            setattr(parent, name, AdaptedLinear(child, rank, scale))
+
+
+def merge_adapters(module: nn.Module) -> None:
+    """Plain maps in the place of those with adapters."""
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, AdaptedLinear | AdaptedFused):
+                setattr(parent, name, child.merged())
+
+
+def _owned(module: nn.Module, prefix: str) -> Iterator[tuple[nn.Module, str, dict[str, str]]]:
+    """Each linear map that a part owns, with the names of the maps in it: their own, and their full ones."""
+    for path, parent in module.named_modules(prefix=prefix):
+        for name, child in parent.named_children() if isinstance(parent, Part) else ():
+            if type(child) is Fused:
+                yield parent, name, {part: f"{path}.{part}" for part in child.outputs}
+            elif type(child) is nn.Linear:
+                yield parent, name, {name: f"{path}.{name}"}
