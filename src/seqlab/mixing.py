@@ -161,4 +161,4 @@ def _write(mixed: Run, fitted: bool, notes: Sequence[str]) -> None:
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "notes", "signature")}
     entry = {"weights": weights, "fitted": fitted, "valid": figures}
-    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=metrics[mixed.task.metric])
+    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=metrics.get(mixed.task.metric))

@@ -38,7 +38,6 @@ from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks
-from seqlab.training.evaluation import evaluate
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 from seqlab.transfer import begin, borrowed, freeze, tokenizer_of
@@ -128,7 +127,7 @@ class Prepared:
             step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # what else the machine does comes in bursts
             self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
             start = time.perf_counter()
-            evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
+            trial.measured()
             if trial.sample is not None:
                 trial.objective.eval()
                 trial.sample()

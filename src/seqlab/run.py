@@ -14,19 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import torch
 import yaml
-from numpy.typing import NDArray
 from torch import nn
 
 from seqlab import registry
 from seqlab.build import build, choose_device, load_weights
 from seqlab.data.batches import Batch, Examples, Split
 from seqlab.data.leaks import measured_on_other, measured_on_own
-from seqlab.data.order import Indices
 from seqlab.data.progress import bytes_of, work
-from seqlab.data.randomness import Key
 from seqlab.data.records import Record
 from seqlab.data.sequences import ScoredLanes, ScoredWindows
 from seqlab.decoding.beam import Beam, beam_search
@@ -45,6 +40,7 @@ from seqlab.models.mixture import Mixture
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import Tree
+from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Examinable, Outcome
 from seqlab.tasks.task import Prompts, Task, unknown_tokens
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
@@ -335,22 +331,7 @@ class Run:
         ask: Callable[[Batch, Sequence[Record]], list[Any]],
         nothing: Callable[[Record], Any] = lambda record: None,
     ) -> Iterator[Any]:
-        """What is found about each example, first to last; `nothing` says it of those that have nothing to read."""
-        rows = batch_size or self.recipe.training.batch_size
-        lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
-        records = iter(split.records())
-        for _, indices in split.order(rows * 16, seed=0).once():
-            own = dict(zip(indices.tolist(), records, strict=False))
-            empty = split.lengths[indices] == 0
-            found = {index: nothing(own[index]) for index in indices[empty].tolist()}
-            read = indices[~empty]
-            alike = read[np.argsort(lengths[read], kind="stable")]
-            for batch in _cut(alike, lengths, rows):
-                with torch.no_grad():
-                    tensors = split.batch(batch, Key(0, 0)).to(self.device)
-                    answers = ask(tensors, [own[index] for index in batch.tolist()])
-                found |= dict(zip(batch.tolist(), answers, strict=True))
-            yield from (found[index] for index in indices.tolist())
+        return each_example(split, batch_size or self.recipe.training.batch_size, self.device, ask, nothing)
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
         """The most likely next words."""
@@ -402,20 +383,6 @@ def _place(record: Record) -> dict[str, Any]:
     """Where a record stands, if it stands in a file, and is not all of it."""
     line = {record.counted: record.line} if record.line else {}
     return {"file": record.file, **line} if record.file else {}
-
-
-TOKENS_A_ROW = 64
-"""A batch to be answered has at most so many tokens for each row that it may have."""
-
-
-def _cut(indices: Indices, lengths: NDArray[np.int64], rows: int) -> Iterator[Indices]:
-    """Batches of examples that come shortest first."""
-    start = 0
-    for stop in range(1, len(indices) + 1):
-        full = stop - start == rows
-        if stop == len(indices) or full or (stop + 1 - start) * lengths[indices[stop]] > rows * TOKENS_A_ROW:
-            yield indices[start:stop]
-            start = stop
 
 
 def _learnt(module: nn.Module) -> int:

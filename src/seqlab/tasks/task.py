@@ -15,6 +15,7 @@ from seqlab.data.contents import Asked
 from seqlab.data.records import Record
 from seqlab.decoding.choose import Choose
 from seqlab.errors import RunError
+from seqlab.metrics.metric import Better
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
@@ -46,7 +47,9 @@ class Task(ABC):
 
     Settings: ClassVar[type[PartSettings]]
     metric: str = "loss"
-    """The figure, smaller is better, that names the best checkpoint."""
+    """The figure that names the best checkpoint: one of `metrics`, or what `judged` says."""
+    better: Better = "lower"
+    """Which values of it are better."""
 
     @classmethod
     @abstractmethod
@@ -94,6 +97,10 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
+
+    def judged(self, objective: Objective, split: Split, rows: int) -> float:
+        """The value of `metric` where sums do not give it, because it needs answers; so many rows are read together."""
+        raise NotImplementedError
 
     writes: bool = False
     """Whether its answers are texts that a model writes, which can be judged by references."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqlab import registry
 from seqlab.data.batches import Batch, Examples, Split, padded
 from seqlab.data.contents import Asked, format_in
 from seqlab.data.files import lines, pieces
@@ -29,14 +31,17 @@ from seqlab.decoding.alignment import looked_at, most
 from seqlab.decoding.beam import Beam, Hypothesis, Watch, beam_search
 from seqlab.decoding.choose import Choose
 from seqlab.decoding.generate import Token, generate
-from seqlab.errors import DataError, RecipeError
-from seqlab.metrics.judging import metrics_of
+from seqlab.decoding.packing import packed
+from seqlab.errors import DataError, RecipeError, nearest
+from seqlab.metrics.judging import Judged, metrics_of
+from seqlab.metrics.metric import Metric
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.mixture import Mixture
 from seqlab.models.translator import Translator
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
+from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Written
 from seqlab.tasks.sources import Condition, Ids, Sources
 from seqlab.tasks.task import Prompts, Task, Totals, reads_symbols
@@ -113,6 +118,11 @@ class Translation(Task):
         answered."""
         metrics: list[str] = Field(default=["bleu", "chrf", "exact"])
         """Figures of `seqlab evaluate`."""
+        best: str = "loss"
+        """What chooses the best checkpoint: the held-out loss, or a figure, such as `bleu`, of what is written for the
+        first held-out pairs."""
+        judged: int = Field(default=500, gt=0)
+        """How many pairs that is, at most."""
 
         @model_validator(mode="after")
         def _some(self) -> Translation.Settings:
@@ -135,6 +145,9 @@ class Translation(Task):
     ) -> None:
         self.settings, self.tokenizer, self.decoding, self.sample = settings, tokenizer, decoding, sample
         self.sources, self.judges = Sources(settings.conditions, tokenizer, memory), settings.metrics
+        self.metric = settings.best
+        if self.metric != "loss":
+            self.better = _the_metric(self.metric).better
 
     @classmethod
     def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Translation:
@@ -224,6 +237,13 @@ class Translation(Task):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         loss = totals["sum"] / totals["count"]
         return {"loss": loss, "perplexity": float(np.exp(min(loss, 700))), "tokens": int(totals["count"])}
+
+    def judged(self, objective: Objective, split: Split, rows: int) -> float:
+        writer, device = packed(objective), next(objective.parameters()).device
+        answers = each_example(cast(Pairs, split), rows, device, lambda *asked: self.answers(writer, *asked))
+        texts = [answer["answer"] for answer in islice(answers, self.settings.judged)]
+        references = [[record.fields[TARGET]] for record in islice(cast(Pairs, split).records(), len(texts))]
+        return Judged([self.metric], texts, references).values()[self.metric]
 
     def references(self, split: Split) -> list[str]:
         return [record.fields[TARGET] for record in cast(Pairs, split).records()]
@@ -344,6 +364,16 @@ class Translation(Task):
     def signature(self, split: Split) -> dict[str, Any]:
         tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
         return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
+
+
+def _the_metric(name: str) -> Metric:
+    """A single one by its name."""
+    try:
+        (metric,) = metrics_of([name]).values()
+    except (RecipeError, ValueError):
+        hint = nearest(name, ["loss", *registry.names("metric")])
+        raise RecipeError(f"'{name}' chooses no checkpoint", where="task.best", hint=hint) from None
+    return metric
 
 
 def _reads_sources(body: nn.Module) -> bool:

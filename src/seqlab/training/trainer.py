@@ -318,18 +318,31 @@ class Trainer:
         own = self.progress
         start = time.perf_counter()
         with self._averaged():
-            totals = evaluate(self.objective, self.valid_split, self.settings.batch_size, self.device, self.ranks)
-        metrics = self.task.metrics(totals, self.valid_split)
+            metrics = self.measured()
         self._write(self.log, {"step": own.step, "valid": metrics})
         self.clock += time.perf_counter() - start  # tokens/s is about training
         self.watcher.evaluated(own.step, metrics)
-        value = metrics[self.task.metric]
-        value = math.inf if math.isnan(value) else value
-        better = own.best is None or value < own.best["value"]
+        value, higher = metrics[self.task.metric], self.task.better == "higher"
+        if math.isnan(value):
+            value = -math.inf if higher else math.inf
+        better = own.best is None or (value > own.best["value"] if higher else value < own.best["value"])
         if better:
             own.best = {"step": own.step, "value": value}
         own.stale = 0 if better else own.stale + 1
         return better
+
+    def measured(self) -> dict[str, float]:
+        """The task's figures on the held-out data, the one that chooses the best checkpoint among them."""
+        rows = self.settings.batch_size
+        totals = evaluate(self.objective, self.valid_split, rows, self.device, self.ranks)
+        metrics = self.task.metrics(totals, self.valid_split)
+        if self.task.metric not in metrics:
+            was_training = self.objective.training
+            self.objective.eval()
+            own = self.task.judged(self.objective, self.valid_split, rows) if self.ranks.first else 0.0
+            self.objective.train(was_training)
+            metrics[self.task.metric] = self.ranks.sum([own], self.device)[0]
+        return metrics
 
     def _sample(self, sample: Callable[[], list[str]]) -> None:
         start = time.perf_counter()

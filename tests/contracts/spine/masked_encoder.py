@@ -1,9 +1,7 @@
-"""A bidirectional encoder that fills in hidden tokens and names the class of its text, in one objective.
+"""Any encoder fills in hidden tokens and names the class of its text, in one objective.
 
-B rows · T positions · D width
-
-Loss: −log p of every hidden token and of every class, each counted as one prediction. Which tokens are hidden is
-noise of the example: a function of (seed, epoch, example).
+Loss: the mean of −log p of the hidden tokens, and that of the classes. Which tokens are hidden is noise of the example:
+a function of (seed, epoch, example).
 """
 
 from __future__ import annotations
@@ -14,32 +12,11 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import Batch, Examples, padded
 from seqlab.data.readers import read
-from seqlab.nn.blocks import FeedForward
-from seqlab.nn.embedding import TokenEmbedding
-from seqlab.objectives.objective import Loss, Objective
+from seqlab.objectives.objective import Loss, Mean, Objective
 from seqlab.recipe import PartSettings
-from seqlab.registry import find, register
+from seqlab.registry import register
 from seqlab.tasks.task import Task
-
-
-class MaskedEncoder(nn.Module):
-    class Settings(PartSettings):
-        width: int = 32
-        longest: int = 32
-
-    def __init__(self, settings: Settings, vocab_size: int) -> None:
-        super().__init__()
-        self.width = settings.width
-        self.embedding = TokenEmbedding(vocab_size, self.width)
-        self.position = nn.Embedding(settings.longest, self.width)
-        self.attend = nn.MultiheadAttention(self.width, 4, dropout=0.1, batch_first=True)
-        self.feed, self.norms = FeedForward(self.width, 64), nn.ModuleList(nn.LayerNorm(self.width) for _ in range(3))
-
-    def forward(self, tokens, mask):
-        x = self.embedding(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
-        y = self.norms[0](x)
-        x = x + self.attend(y, y, y, key_padding_mask=~mask, need_weights=False)[0]
-        return self.norms[2](x + self.feed(self.norms[1](x)))
+from seqlab.tokenizers.fitted import fitted
 
 
 class FillInAndClassify(Objective):
@@ -49,15 +26,17 @@ class FillInAndClassify(Objective):
         super().__init__()
         self.body, self.head = body, head
 
+    def counts(self, batch):
+        return {"count": batch["hidden"].sum(), "classes": torch.tensor(len(batch["label"]))}
+
     def forward(self, batch, state=None):
-        states, hidden, mask = self.body(batch["tokens"], batch["mask"]), batch["hidden"], batch["mask"][..., None]
-        words = self.body.embedding.logits(states[hidden])
-        classes = self.head((states * mask).sum(1) / mask.sum(1))
+        encoded, hidden, counts = self.body(batch), batch["hidden"], self.counts(batch)
+        states, mask = encoded.states, encoded.mask[..., None]
+        words, classes = self.body.embedding.logits(states[hidden]), self.head((states * mask).sum(1) / mask.sum(1))
         pairs = {"words": (words, batch["targets"][hidden]), "classes": (classes, batch["label"])}
-        total = sum(F.cross_entropy(logits, targets, reduction="sum") for logits, targets in pairs.values())
+        loss, other = (F.cross_entropy(*pair, reduction="sum") for pair in pairs.values())
         parts = {name: (logits.argmax(-1) == targets).sum() for name, (logits, targets) in pairs.items()}
-        parts["texts"] = torch.tensor(len(classes))
-        return Loss(total, torch.tensor(len(words) + len(classes)), parts)
+        return Loss(loss, counts["count"], parts, others={"classes": Mean(other, counts["classes"])})
 
 
 class Labelled(Examples):
@@ -79,17 +58,17 @@ class LabelledText(Task):
     Settings = PartSettings
 
     def __init__(self, tokenizer, labels):
-        self.tokenizer, self.labels, self.blank = tokenizer, labels, tokenizer.vocab_size
+        self.tokenizer, self.labels = tokenizer, labels
 
     @property
     def sizes(self):
         return {"vocab_size": self.tokenizer.vocab_size + 1}
 
     @classmethod
-    def prepare(cls, recipe):
-        records = [record.fields for record in read(recipe.data, "train", ("text", "label"))]
-        tokenizer = find("tokenizer", recipe.tokenizer.kind).fit((r["text"] for r in records), recipe.tokenizer)
-        return cls(tokenizer, sorted({r["label"] for r in records}))
+    def prepare(cls, recipe, tokenizer=None):
+        records = read(recipe.data, "train", ("text", "label"))
+        labels = sorted({one.fields["label"] for one in records})
+        return cls(tokenizer or fitted(recipe.tokenizer, recipe.data), labels)
 
     @classmethod
     def restore(cls, recipe, tokenizer, memory):
@@ -103,14 +82,14 @@ class LabelledText(Task):
 
     def split(self, data, which, training):
         records = [record.fields for record in read(data, which, ("text", "label"))]
-        texts = self.tokenizer.encode_batch([one["text"] for one in records])
-        return Labelled(texts, [self.labels.index(one["label"]) for one in records], self.blank, training)
+        texts, labels = ([one[role] for one in records] for role in ("text", "label"))
+        blank = self.tokenizer.vocab_size
+        return Labelled(self.tokenizer.encode_batch(texts), list(map(self.labels.index, labels)), blank, training)
 
     def metrics(self, totals, split):
-        words = totals["words"] / (totals["count"] - totals["texts"])
-        return {"loss": totals["sum"] / totals["count"], "words": words, "classes": totals["classes"] / totals["texts"]}
+        shares = {"words": totals["words"] / totals["count"], "classes": totals["classes"] / len(split)}
+        return {"loss": totals["sum"] / totals["count"] + totals["classes.sum"] / totals["classes.count"], **shares}
 
 
-register("model", "masked-encoder", MaskedEncoder)
 register("objective", "fill-in-and-classify", FillInAndClassify)
 register("task", "labelled-text", LabelledText)

@@ -8,30 +8,29 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import Batch, Examples, padded
 from seqlab.data.readers import read
-from seqlab.nn.cells import LSTM
+from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.embedding import TokenEmbedding
-from seqlab.nn.recurrent import Recurrent
+from seqlab.nn.recurrent import Stack
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
-from seqlab.registry import find, register
+from seqlab.registry import register
 from seqlab.tasks.task import Task
+from seqlab.tokenizers.fitted import fitted
 
 
-class BothWays(nn.Module):
-    class Settings(PartSettings):
-        width: int = 24
+class BothWays(Encoder):
+    class Settings(PartSettings, Stack):
+        pass
 
     def __init__(self, settings: Settings, vocab_size: int) -> None:
         super().__init__()
-        self.width, cell = settings.width, LSTM.Settings(kind="lstm")
-        self.embedding, self.dropout = TokenEmbedding(vocab_size, self.width), nn.Dropout(0.1)
-        self.there, self.back = (Recurrent([LSTM(self.width, self.width, cell)]) for _ in range(2))
+        self.width, self.dropout, self.embedding = 48, nn.Dropout(0.1), TokenEmbedding(vocab_size, 24)
+        self.layers = settings.built(24, 24, self.dropout, both_ways=True)
 
-    def forward(self, tokens, mask):
-        x = self.dropout(self.embedding(tokens))
-        there, _ = self.there(x, self.there.start(len(x), x), mask)
-        back, _ = self.back(x.flip(1), self.back.start(len(x), x), mask.flip(1))
-        return torch.cat([there, back.flip(1)], -1)
+    def forward(self, batch):
+        x = self.dropout(self.embedding(batch["tokens"]))
+        states, _ = self.layers(x, self.layers.start(len(x), x), batch["mask"])
+        return Encoded(states, batch["mask"])
 
 
 class Tags(Objective):
@@ -42,8 +41,8 @@ class Tags(Objective):
         self.body, self.head = body, head
 
     def forward(self, batch, state=None):
-        mask = batch["mask"]
-        logits, tags = self.head(self.body(batch["tokens"], mask)[mask]), batch["tags"][mask]
+        encoded = self.body(batch)
+        logits, tags = self.head(encoded.states[encoded.mask]), batch["tags"][encoded.mask]
         right = (logits.argmax(-1) == tags).sum()
         return Loss(F.cross_entropy(logits, tags, reduction="sum"), torch.tensor(len(tags)), {"right": right})
 
@@ -69,10 +68,10 @@ class Tagging(Task):
         return {"vocab_size": self.tokenizer.vocab_size}
 
     @classmethod
-    def prepare(cls, recipe):
-        records = [record.fields for record in read(recipe.data, "train", ("text", "tags"))]
-        tokenizer = find("tokenizer", recipe.tokenizer.kind).fit((r["text"] for r in records), recipe.tokenizer)
-        return cls(tokenizer, sorted({tag for r in records for tag in r["tags"].split()}))
+    def prepare(cls, recipe, tokenizer=None):
+        records = read(recipe.data, "train", ("text", "tags"))
+        tags = sorted({tag for one in records for tag in one.fields["tags"].split()})
+        return cls(tokenizer or fitted(recipe.tokenizer, recipe.data), tags)
 
     @classmethod
     def restore(cls, recipe, tokenizer, memory):
@@ -82,7 +81,7 @@ class Tagging(Task):
         return {"tags": self.tags}
 
     def head(self, body):
-        return nn.Linear(2 * body.width, len(self.tags))
+        return nn.Linear(body.width, len(self.tags))
 
     def split(self, data, which, training):
         records = [record.fields for record in read(data, which, ("text", "tags"))]

@@ -1,0 +1,55 @@
+"""What a model says about each example of a split, first to last, whatever is computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.data.batches import Batch, Examples
+from seqlab.data.order import Indices
+from seqlab.data.randomness import Key
+from seqlab.data.records import Record
+
+TOKENS_A_ROW = 64
+"""A batch to be answered has at most so many tokens for each row that it may have."""
+
+
+def each_example(
+    split: Examples,
+    rows: int,
+    device: torch.device,
+    ask: Callable[[Batch, Sequence[Record]], list[Any]],
+    nothing: Callable[[Record], Any] = lambda record: None,
+) -> Iterator[Any]:
+    """What `ask` finds about each example; `nothing` says it of those that have nothing to read.
+
+    Examples of like length are asked together, and fewer of them where they are long.
+    """
+    lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
+    records = iter(split.records())
+    for _, indices in split.order(rows * 16, seed=0).once():
+        own = dict(zip(indices.tolist(), records, strict=False))
+        empty = split.lengths[indices] == 0
+        found = {index: nothing(own[index]) for index in indices[empty].tolist()}
+        read = indices[~empty]
+        alike = read[np.argsort(lengths[read], kind="stable")]
+        for batch in _cut(alike, lengths, rows):
+            with torch.no_grad():
+                tensors = split.batch(batch, Key(0, 0)).to(device)
+                answers = ask(tensors, [own[index] for index in batch.tolist()])
+            found |= dict(zip(batch.tolist(), answers, strict=True))
+        yield from (found[index] for index in indices.tolist())
+
+
+def _cut(indices: Indices, lengths: NDArray[np.int64], rows: int) -> Iterator[Indices]:
+    """Batches of examples that come shortest first."""
+    start = 0
+    for stop in range(1, len(indices) + 1):
+        full = stop - start == rows
+        if stop == len(indices) or full or (stop + 1 - start) * lengths[indices[stop]] > rows * TOKENS_A_ROW:
+            yield indices[start:stop]
+            start = stop
