@@ -1,11 +1,17 @@
 """A training that begins with the weights of another run."""
 
 import random
+import shutil
 
+import numpy as np
 import pytest
 import torch
+from tolerance import SMALL_NET, rounding
+from torch import nn
 
 import seqlab
+from seqlab.build import build
+from seqlab.data.randomness import Key
 from seqlab.errors import RecipeError
 from seqlab.recipe import Recipe
 from seqlab.training.trainer import Silence
@@ -139,3 +145,111 @@ def test_what_does_not_fit_is_said_before_anything_is_written(data, first, tmp_p
 def test_a_key_that_init_does_not_have():
     with pytest.raises(RecipeError, match=r"init"):
         Recipe.load("lm/gpt", ["init.from=x", "init.lod=body"])
+
+
+# ---------------------------------------------------------------------- the model of another run
+
+
+def test_the_model_of_another_run_needs_no_settings_and_later_no_run(data, first, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(first.folder, source)
+    recipe = classifier(data, "others.tsv", model={"kind": "run"}, init={"from": str(source)})
+    run = seqlab.train(recipe, out=tmp_path / "run")
+    assert run.recipe.model == first.recipe.model
+    short = recipe.changed({"training.steps": 3, "training.schedule": "constant"})
+    seqlab.train(short, out=tmp_path / "short")
+    shutil.rmtree(source)
+    more = recipe.changed({"training.schedule": "constant"})
+    seqlab.train(more, out=tmp_path / "short", resume=True)
+    assert seqlab.load(tmp_path / "short", checkpoint="last").step == 6
+    assert seqlab.load(tmp_path / "run").evaluate() == run.evaluate()
+
+
+def test_a_model_of_no_run_is_an_error(data, tmp_path):
+    with pytest.raises(RecipeError, match="the model of which run"):
+        seqlab.train(classifier(data, model={"kind": "run"}), out=tmp_path / "run")
+
+
+# ---------------------------------------------------------------------- adapters
+
+
+def adapted(data, first, on, **more):
+    return classifier(data, "others.tsv", init={"from": str(first.folder), "adapters": {"rank": 2, "on": on}, **more})
+
+
+@pytest.mark.parametrize("on", [["*.query", "*.value"], ["body.blocks.0.attend.key", "*.expand", "*.attend.output"]])
+def test_adapters_are_trained_and_the_body_is_not(data, first, tmp_path, on):
+    notes = Notes()
+    run = seqlab.train(adapted(data, first, on), out=tmp_path / "run", watcher=notes)
+    before, after = weights(first.objective), weights(run.objective)
+    for name, weight in before.items():
+        if name.startswith("body."):
+            assert torch.equal(after[name], weight), name
+    new = [name for name in after if ".adapter." in name]
+    assert {name.split(".adapter.")[0].split(".")[-1] for name in new} == {one.split(".")[-1] for one in on}
+    assert all(after[name].abs().sum() > 0 for name in new if name.endswith("up"))
+    assert any("new: body.blocks.0.attend" in note or "new: body.blocks.0.feed" in note for note in notes.notes)
+    assert seqlab.load(run.folder).evaluate() == run.evaluate()
+
+
+def test_adapters_change_nothing_at_first_and_are_w_plus_b_a(data, first):
+    """W x + α / r B (A x), against the product of the matrices, in double precision."""
+    task = first.task
+    recipe = classifier(data, init={"from": str(first.folder), "adapters": {"rank": 2, "alpha": 3.0, "on": ["*"]}})
+    objective = build(recipe, task).double()
+    plain = build(classifier(data), task).double()
+    shared = objective.load_state_dict(plain.state_dict(), strict=False)
+    assert all(".adapter" in name for name in shared.missing_keys)
+    batch = first.held_out().batch(np.arange(5), Key(0, 0))
+    torch.testing.assert_close(objective(batch).sum, plain(batch).sum, rtol=1e-12, atol=0)
+    state = objective.state_dict()
+    for name, weight in state.items():
+        if name.endswith("adapter.up"):
+            nn.init.normal_(weight)
+    objective.load_state_dict(state)
+    merged = plain.state_dict()
+    for name in merged:
+        owner = name.removesuffix(".weight")
+        if f"{owner}.adapter.up" in state:
+            merged[name] = merged[name] + 3 / 2 * state[f"{owner}.adapter.up"] @ state[f"{owner}.adapter.down"]
+    plain.load_state_dict(merged)
+    torch.testing.assert_close(objective(batch).sum, plain(batch).sum, rtol=1e-10, atol=0)
+
+
+def test_a_language_model_with_adapters_writes_with_merged_maps(tmp_path):
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question\n" * 40)
+    gpt = {"kind": "gpt", "width": 16, "depth": 2, "heads": 2, "context": 32}
+    recipe = {
+        "task": {"kind": "language-modelling", "window": 16},
+        "data": {"train": str(tmp_path / "text.txt")},
+        "tokenizer": "character",
+        "model": gpt,
+        "objective": "next-token",
+        "training": {"steps": 30, "batch_size": 4, "learning_rate": 0.01},
+    }
+    base = seqlab.train(Recipe.from_dict(recipe), out=tmp_path / "base")
+    init = {"from": str(base.folder), "adapters": {"on": ["*.query", "*.value", "*.expand"]}}
+    run = seqlab.train(Recipe.from_dict({**recipe, "init": init}), out=tmp_path / "run")
+    assert run.evaluate()["loss"] < base.evaluate()["loss"]
+    state = torch.get_rng_state()
+    twin = run.decoder
+    assert torch.equal(torch.get_rng_state(), state)  # nothing random is drawn to make it
+    assert not any(".adapter" in name for name, _ in twin.named_modules())
+    tokens = torch.tensor([run.tokenizer.encode("to be or not").ids])
+    with torch.no_grad():
+        plain, packed = (model.logits(model(tokens, model.start(rows=1)).states) for model in (run.model, twin))
+    torch.testing.assert_close(packed, plain, atol=rounding(SMALL_NET, float(plain.abs().max())), rtol=0)
+    assert run.generate("to be", tokens=8, temperature=0)
+
+
+def test_adapters_on_nothing(data, first, tmp_path):
+    with pytest.raises(RecipeError, match=r"'\*.querry' is no linear map of the body"):
+        seqlab.train(adapted(data, first, ["*.querry"]), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_tokenizers_of_several_runs_must_agree(data, first, tmp_path):
+    other = seqlab.train(classifier(data, tokenizer="byte"), out=tmp_path / "other")
+    recipe = classifier(data, init=[{"from": str(first.folder)}, {"from": str(other.folder), "load": "head"}])
+    with pytest.raises(RecipeError, match="reads with another tokenizer"):
+        seqlab.train(recipe, out=tmp_path / "run")
