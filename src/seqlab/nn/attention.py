@@ -117,8 +117,8 @@ class DotProduct(Part):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """`mask` says which scores count, or is added to them."""
-        dropout = self.dropout if self.training else 0.0
         if self.normalise is softmax:
+            dropout = self.dropout if self.training else 0.0
             time, grouped = q.shape[2], q.shape[1] != k.shape[1]
             if more := -time % self.multiple:
                 q = F.pad(q, [0, 0, 0, more])
@@ -206,7 +206,8 @@ class SelfAttention(Part):
         if flat:
             assert mask is not None
             qkv = spread(qkv, mask)
-        q, k, v = qkv.unflatten(-1, (-1, self.head_width)).split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H, K), (B, T, G, K) twice
+        split = [self.heads, self.key_heads, self.key_heads]
+        q, k, v = qkv.unflatten(-1, (-1, self.head_width)).split(split, 2)  # (B, T, H, K), (B, T, G, K) twice
         places = places if cache is None else cache.places
         if places is not None:
             q, k = (turned(one, places.rotation) for one in (q, k))
@@ -331,14 +332,15 @@ def _apart(x: Tensor, rows: int) -> Tensor:
     """Heads over rows that `meet` has put together, (S, H, B / S · T, N) → (B, H, T, N)"""
     if len(x) == rows:
         return x
-    return x.unflatten(2, (rows // len(x), -1)).transpose(1, 2).flatten(0, 1)
+    sources, heads, _, width = x.shape
+    return x.reshape(sources, heads, rows // sources, -1, width).transpose(1, 2).flatten(0, 1)
 
 
 def _together(x: Tensor, sources: int) -> Tensor:
     """(B, H, T, N) → (S, H, B / S · T, N)"""
     if len(x) == sources:
         return x
-    return x.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
+    return x.reshape(sources, -1, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
 
 
 def spread(flat: Tensor, real: Tensor) -> Tensor:

@@ -124,7 +124,9 @@ class _Interventions(Looker):
             if number in self.reached:
                 continue
             if not (noted := self.noted[number]):
-                raise SeqlabError(f"'{path}' noted nothing", hint="it never ran here, or it is a part that notes nothing")
+                raise SeqlabError(
+                    f"'{path}' noted nothing", hint="it never ran here, or it is a part that notes nothing"
+                )
             if name not in noted:
                 raise SeqlabError(f"'{path}' notes no '{name}'", hint=nearest(name, noted))
             what = f"no call of '{path}' had position {change.positions}"

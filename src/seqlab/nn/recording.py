@@ -207,9 +207,8 @@ class Steps:
 
     def __init__(self, count: int, alone: bool) -> None:
         self.alone, self.position = alone, 0
-        self.outer = _steps.get()
-        self.count = count if self.outer is None else count * self.outer.count
-        self._own = count
+        self.outer, self.own = _steps.get(), count
+        self.count: int = count if self.outer is None else count * self.outer.count
         self.kept: dict[object, tuple[Keep, list[tuple[int, Tensor]]]] = {}
 
     def at(self, position: int) -> None:
@@ -219,7 +218,7 @@ class Steps:
     @property
     def first(self) -> int:
         """The position of the first value in the outermost loop, which has `count` of them."""
-        return self.position if self.outer is None else self.outer.first * self._own + self.position
+        return self.position if self.outer is None else self.outer.first * self.own + self.position
 
     def put(self, key: object, keep: Keep, value: Tensor) -> None:
         self.kept.setdefault(key, (keep, []))[1].append((self.position, value))
