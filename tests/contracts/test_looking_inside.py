@@ -153,6 +153,7 @@ DEEP = {"kind": "deep-encoder", "width": 6, "both_ways": "first", "depth": 2}
 CHARACTERS = {"kind": "recurrent-encoder", "width": 6, "depth": 2, "characters": "recurrent", "connections": "highway"}
 TASKS = {
     "classes": (classification, {}),
+    "classes, summarised by attention": (lambda folder: classification(folder, summary="attention"), {}),
     "classes, transformer": (classification, {"model": TRANSFORMER}),
     "classes, deep": (classification, {"model": DEEP}),
     "classes, convolutional": (classification, {"model": {"kind": "convolutional-encoder", "width": 6, "depth": 2}}),

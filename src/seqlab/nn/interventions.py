@@ -106,6 +106,12 @@ class _Interventions(Looker):
         self.reached: set[int] = set()
         self.noted: dict[int, set[str]] = defaultdict(set)
 
+    def looks(self, part: nn.Module, name: str | None) -> bool:
+        if name is not None:  # a part that asks about a name is one that can note it
+            for _, _, number in self.at.get(part, ()):
+                self.noted[number].add(name)
+        return super().looks(part, name)
+
     def note(self, part: nn.Module, name: str, value: Tensor, steps: Steps | None) -> Tensor:
         for path, wanted, number in self.at.get(part, ()):
             self.noted[number].add(name)
