@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
@@ -129,7 +129,7 @@ class Looker(ABC):
         parts = dict(model.named_modules(remove_duplicate=False))
         for number, place in enumerate(places):
             pattern, name = (place, None) if isinstance(place, str) else place
-            found = [path for path in parts if _matches(path, pattern, below=name is None)]
+            found = _matching(pattern, parts, below=name is None)
             if not found:
                 raise SeqlabError(f"the model has no part '{pattern}'", hint=nearest(pattern, filter(None, parts)))
             for path in found:
@@ -149,8 +149,11 @@ class Looker(ABC):
         """What becomes of a value."""
 
 
-def _matches(path: str, pattern: str, below: bool) -> bool:
-    return fnmatchcase(path, pattern) or (below and fnmatchcase(path, f"{pattern}.*"))
+def _matching(pattern: str, paths: Collection[str], below: bool) -> list[str]:
+    """The paths that a pattern stands for; `below`, those of parts inside of these as well."""
+    if not below and pattern in paths:  # the usual case, which need not look at every part
+        return [pattern]
+    return [one for one in paths if fnmatchcase(one, pattern) or (below and fnmatchcase(one, f"{pattern}.*"))]
 
 
 class _Recording(Looker):

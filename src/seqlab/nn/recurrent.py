@@ -19,7 +19,7 @@ from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
-from seqlab.nn.recording import changed, note, recorded, remark, through_time, unobserved
+from seqlab.nn.recording import changed, looked_at, note, recorded, remark, through_time, unobserved
 from seqlab.recipe import Kind, PartSettings, Settings
 
 States = Sequence[Tensor]
@@ -246,7 +246,8 @@ class _Window:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # what is to be expected
             after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
-        after = tuple(note(self.cell, name, part) for name, part in zip(self.cell.parts, after, strict=True))
+        if looked_at():
+            after = tuple(note(self.cell, name, part) for name, part in zip(self.cell.parts, after, strict=True))
         if self.masked:
             after = tuple(torch.where(steps[1] != 0, b, a) for a, b in zip(before, after, strict=True))
         return after
