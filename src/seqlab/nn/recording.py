@@ -79,12 +79,16 @@ def recorded(part: nn.Module, name: str | None = None) -> bool:
 
     For values that are not there otherwise: they are computed beside the result.
     """
-    return looked_at() and any(one.looks(part, name) for one in _lookers.get() if not one.changes)
+    return looked_at() and _looks(part, name, changing=False)
 
 
 def changed(part: nn.Module, name: str | None = None) -> bool:
     """Whether someone changes it: then the result is to be made of what `note` returns."""
-    return looked_at() and any(one.looks(part, name) for one in _lookers.get() if one.changes)
+    return looked_at() and _looks(part, name, changing=True)
+
+
+def _looks(part: nn.Module, name: str | None, changing: bool) -> bool:
+    return any(one.looks(part, name) for one in _lookers.get() if one.changes == changing)
 
 
 def looked_at() -> bool:
