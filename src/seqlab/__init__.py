@@ -12,13 +12,18 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Recipe": "seqlab.recipe",
+    "Replace": "seqlab.nn.interventions",
     "Run": "seqlab.run",
+    "Scale": "seqlab.nn.interventions",
     "SeqlabError": "seqlab.errors",
+    "Set": "seqlab.nn.interventions",
     "average": "seqlab.averaging",
     "back_translate": "seqlab.back_translation",
     "compare": "seqlab.comparison",
+    "intervene": "seqlab.nn.interventions",
     "load": "seqlab.run",
     "mix": "seqlab.mixing",
+    "record": "seqlab.nn.recording",
     "register": "seqlab.registry",
     "train": "seqlab.launch",
 }
@@ -30,11 +35,29 @@ if TYPE_CHECKING:
     from seqlab.errors import SeqlabError
     from seqlab.launch import train
     from seqlab.mixing import mix
+    from seqlab.nn.interventions import Replace, Scale, Set, intervene
+    from seqlab.nn.recording import record
     from seqlab.recipe import Recipe
     from seqlab.registry import register
     from seqlab.run import Run, load
 
-__all__ = ["Recipe", "Run", "SeqlabError", "average", "back_translate", "compare", "load", "mix", "register", "train"]
+__all__ = [
+    "Recipe",
+    "Replace",
+    "Run",
+    "Scale",
+    "SeqlabError",
+    "Set",
+    "average",
+    "back_translate",
+    "compare",
+    "intervene",
+    "load",
+    "mix",
+    "record",
+    "register",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

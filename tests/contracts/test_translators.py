@@ -6,7 +6,7 @@ from shipped_models import learnable
 from shipped_translators import BUILDERS, LABELS, VOCAB, assert_same, build, exact, row_of, shipped, some_sources
 from tolerance import SMALL_NET, close, rounding
 
-from seqlab.decoding.alignment import looked_at
+from seqlab.decoding.alignment import looked_at, source_weights
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.compiled import library
 from seqlab.decoding.generate import generate
@@ -132,12 +132,13 @@ def test_attention_is_noted_and_changes_no_bit(name):
     with torch.no_grad():
         state = model.start(SOURCE, 6)
         plain = model(TOKENS, model.start(SOURCE, 6)).states
-        with record() as tape:
+        with record(model) as tape:
             noted = model(TOKENS, state).states
     assert torch.equal(plain, noted)
-    assert bool(tape["attention"]) == (not name.startswith("v1"))
-    for one in tape["attention"]:  # (B, T, heads, N)
-        assert one.shape[:2] == TOKENS.shape
+    places = source_weights(model)
+    assert bool(places) == (not name.startswith("v1"))
+    for one in [one for path, weights in places for one in tape[path][weights]]:  # (B, heads, T, N)
+        assert (one.shape[0], one.shape[2]) == TOKENS.shape
         real = torch.nn.functional.pad(SOURCE["mask"], [0, one.shape[-1] - SOURCE["mask"].shape[1]])
         assert (one.masked_fill(real[:, None, None], 0) == 0).all()
         if "quiet" in name:  # which may look at nothing

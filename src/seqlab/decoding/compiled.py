@@ -22,7 +22,7 @@ from seqlab.nn.attention import Cache, CrossAttention, PagedCache, Places, SelfA
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.normalisers import softmax
 from seqlab.nn.part import Part
-from seqlab.nn.recording import recording
+from seqlab.nn.recording import changed, looked_at, recorded
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 ACTIVATIONS = {"none": 0, "gelu": 1, "relu": 2, "swish": 3}
@@ -56,25 +56,27 @@ class CompiledLinear(nn.Module):
         return y
 
 
-class CompiledBlock(nn.Module):
+class CompiledBlock(Block):
     """A block that reads new positions in one call, after those that stand in pages; without pages, part by part.
 
     Each position is computed as if it were alone: its bits depend on those before it, and not on how many are read.
     """
 
     def __init__(self, block: Block) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         kernels = library()
         assert kernels is not None
-        self.block, self.kernel, self.attend = block, kernels.block, block.attend
-        self.look: CrossAttention | None = getattr(block, "look", None)
+        self.kernel, self.norm_first = kernels.block, block.norm_first
+        for name, part in block.named_children():  # under the names that they have in the block
+            self.add_module(name, part)
+        look: CrossAttention | None = getattr(block, "look", None)
         looks = (
             {}
-            if self.look is None
+            if look is None
             else {
                 "norm_look": _norm(block.norm_look),
-                "query": _map(self.look.query),
-                "look_output": _map(self.look.output),
+                "query": _map(look.query),
+                "look_output": _map(look.output),
             }
         )
         gate = getattr(block.feed, "gate", None)
@@ -113,16 +115,14 @@ class CompiledBlock(nn.Module):
 
     reads_pages = True
 
-    def forward(
-        self,
-        x: Tensor,
-        cache: Cache | None = None,
-        mask: Tensor | None = None,
-        source: Source | None = None,
-        places: Places | None = None,
+    def compute(
+        self, x: Tensor, cache: Cache | None, mask: Tensor | None, source: Source | None, places: Places | None
     ) -> Tensor:
-        if not isinstance(cache, PagedCache) or recording():
-            return self.block(x, cache, mask, source, places)  # type: ignore[no-any-return]
+        if not isinstance(cache, PagedCache) or (looked_at() and any(map(changed, self.children()))):
+            return super().compute(x, cache, mask, source, places)
+        if looked_at() and any(map(recorded, self.children())):
+            # beside the kernel, and before it, which then puts its own keys and values in the place of these
+            super().compute(x, cache, mask, source, places)
         (rows, time), pages, positions = x.shape[:2], cache.pages, cache.places.positions
         x, cells = x.contiguous(), pages.cells
         assert positions.shape == (rows, time)

@@ -27,7 +27,7 @@ from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.fused import Fused
 from seqlab.nn.looking import Attention
 from seqlab.nn.output import Softmax
-from seqlab.nn.recording import unrecorded
+from seqlab.nn.recording import note, unobserved
 from seqlab.nn.recurrent import Recurrent
 
 M = TypeVar("M", bound=nn.Module)
@@ -157,8 +157,10 @@ class PackedFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gate is not None:
-            return self.contract(self.gate(x, self.activation) * self.expand(x))  # type: ignore[no-any-return]
-        return self.contract(self.expand(x, self.activation))  # type: ignore[no-any-return]
+            hidden = note(self, "gate", self.gate(x, self.activation)) * self.expand(x)
+        else:
+            hidden = self.expand(x, self.activation)
+        return note(self, "output", self.contract(note(self, "hidden", hidden)))
 
 
 def _steadily(step: Callable[..., CellState], inputs: Tensor, state: CellState) -> CellState:
@@ -188,7 +190,7 @@ def _calls_sigmoid(cell: Cell) -> bool:
     some = next(cell.parameters())
     state = tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts)
     seen = _Steady()
-    with torch.no_grad(), unrecorded(), seen:
+    with torch.no_grad(), unobserved(), seen:
         cell.step(cell.inputs(some.new_zeros(1, cell.width)), state)
     return seen.count > 0
 

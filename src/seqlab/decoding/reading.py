@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqlab.data.batches import padded
+from seqlab.decoding.alignment import mean_weights, source_weights
 from seqlab.decoding.ranking import best
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import LanguageModel, State
@@ -129,16 +130,17 @@ def _called(
     model: LanguageModel, tokens: Tensor, state: State, mask: Tensor | None, looking: bool
 ) -> tuple[Tensor, Tensor | None, State]:
     """What a model makes of tokens (B, T): states, how much each position looked at its source, (B, T, N), and the
-    state after. What models note as `attention`, (B, T, H, N) for every layer that looks, is averaged."""
+    state after. Layers and heads are averaged."""
     if not looking:
         output = model(tokens, state, mask)
         return output.states, None, output.state
-    with record() as tape:
-        output = model(tokens, state, mask)
-    if not tape["attention"]:
+    places = source_weights(model)
+    if not places:
         hint = "leave the coverage penalty out"
         raise RunError("this model has no attention: what it has looked at is not known", hint=hint)
-    return output.states, torch.stack([one.mean(2) for one in tape["attention"]]).mean(0), output.state
+    with record(model, *places) as tape:
+        output = model(tokens, state, mask)
+    return output.states, mean_weights(tape), output.state
 
 
 def _where(here: Tensor, new: Tensor, old: Tensor) -> Tensor:

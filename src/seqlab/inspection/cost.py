@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from seqlab.data.batches import Batch, Split
 from seqlab.data.order import Cursor, Indices
 from seqlab.data.randomness import Key
-from seqlab.nn.recording import watch
+from seqlab.nn.cells import Cell
+from seqlab.nn.interventions import Replace, intervene
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 
@@ -50,8 +51,10 @@ def operations(objective: Objective, batch: Batch) -> int:
     was_training, device = objective.training, next(objective.parameters()).device
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     counter = FlopCounterMode(display=False, custom_mapping=KERNELS)
-    seen = watch(lambda cell, state: None)  # compiled recurrences, which cannot be looked into, run step by step
-    with torch.random.fork_rng(), torch.enable_grad(), seen, counter:
+    recurrent = any(isinstance(part, Cell) for part in objective.modules())
+    # recurrences with a state that someone could change run step by step: what is compiled cannot be counted
+    by_step = intervene(objective, {("*", "h"): Replace(lambda state: state)} if recurrent else {})
+    with torch.random.fork_rng(), torch.enable_grad(), by_step, counter:
         try:
             objective.train()
             torch.autograd.grad(objective(batch.to(device)).sum, weights, allow_unused=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,11 @@ from torch.nn import functional as F
 
 from seqlab.data.batches import Batch
 from seqlab.errors import RunError
-from seqlab.nn.cells import Cell, CellState
+from seqlab.nn.cells import Cell
 from seqlab.nn.characters import CharacterReader
+from seqlab.nn.interventions import Replace, intervene
 from seqlab.nn.products import products
-from seqlab.nn.recording import record, watch
+from seqlab.nn.recording import record
 from seqlab.nn.recurrent import Recurrent
 from seqlab.nn.summary import last
 from seqlab.objectives.forecast import Forecast
@@ -74,39 +76,35 @@ def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str
     A net that reads from the end to the beginning is measured from its own last step, which is the first position.
     """
     places = {cell: (label, reverse) for label, cell, reverse in cells_over_time(objective)}
-    seen: dict[Cell, list[CellState]] = {cell: [] for cell in places}
-    noted: dict[Cell, list[dict[str, Tensor]]] = {cell: [] for cell in places}
-
-    def see(cell: object, state: CellState) -> None:
-        notes = {name: values[-1] for name, values in tape.items()}
-        tape.clear()
-        if isinstance(cell, Cell) and cell in seen:
-            for part in state:
-                part.requires_grad_()  # also where the weights are frozen
-            seen[cell].append(state)
-            noted[cell].append(notes)
-
-    with torch.enable_grad(), record() as tape, watch(see):
+    paths = {part: path for path, part in objective.named_modules() if part in places}
+    seen: dict[tuple[str, str], list[Tensor]] = {(paths[cell], part): [] for cell in places for part in cell.parts}
+    keep = {place: Replace(partial(_kept, states)) for place, states in seen.items()}
+    with torch.enable_grad(), record(objective, *paths.values()) as tape, intervene(objective, keep):
         at_last, at_first = losses_at_the_ends(objective, batch)
-    if not at_last.requires_grad or not all(seen.values()):
+    if not at_last.requires_grad:
         hint = "of a mixture, look at its parts"
         raise RunError("no gradients of its loss reach the states of a recurrent net", hint=hint)
     norms: dict[str, list[float]] = {}
     values: dict[str, list[Tensor]] = defaultdict(list)
     for cell, (label, reverse) in places.items():
-        states = seen[cell]
+        first = seen[paths[cell], cell.parts[0]]
         mask = batch.get("source.mask" if label.startswith("encoder.") else "mask")
-        real = states[0][0].new_ones(len(states), len(states[0][0]), dtype=torch.bool) if mask is None else mask.t()
+        real = first[0].new_ones(len(first), len(first[0]), dtype=torch.bool) if mask is None else mask.t()
         steps = real.flip(0) if reverse else real
-        for name, through_time in zip(cell.parts, zip(*states, strict=True), strict=True):
+        for part in cell.parts:
             loss = at_first if reverse else at_last
-            gradients = torch.autograd.grad(loss, through_time, retain_graph=True, allow_unused=True)
+            gradients = torch.autograd.grad(loss, seen[paths[cell], part], retain_graph=True, allow_unused=True)
             sizes = [steps[0] * 0.0 if one is None else one.norm(dim=-1) for one in gradients]
-            norms[label.format(name)] = _by_distance(torch.stack(sizes), steps)
-        for notes, rows in zip(noted[cell], steps, strict=True):
-            for name, value in notes.items():
-                values[name].append(value[rows].flatten())
+            norms[label.format(part)] = _by_distance(torch.stack(sizes), steps)
+        for name, noted in tape[paths[cell]].items():
+            if name not in cell.parts:
+                values[name].append(torch.cat(noted, 1).transpose(0, 1)[real].flatten())
     return norms, [_gate(name, torch.cat(found)) for name, found in values.items()]
+
+
+def _kept(states: list[Tensor], state: Tensor) -> Tensor:
+    states.append(state.requires_grad_())  # also where the weights are frozen
+    return state
 
 
 def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:

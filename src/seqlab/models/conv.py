@@ -17,6 +17,7 @@ from seqlab.nn.convolution import CausalConvolution, last_positions
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
+from seqlab.nn.recording import changed, note, recorded
 from seqlab.recipe import PartSettings
 
 LONGEST_PAST = 1 << 16
@@ -106,5 +107,13 @@ class GatedConvolution(nn.Module):
         self.convolution = CausalConvolution(width, 2 * width, taps, dilation)
 
     def forward(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        gated, history = self.convolution(self.norm(x), before)
-        return F.glu(gated, dim=-1), history
+        both, history = self.convolution(self.norm(x), before)
+        return self.gated(both), history
+
+    def gated(self, both: Tensor) -> Tensor:
+        a, g = both.chunk(2, dim=-1)
+        if changed(self, "gate"):
+            return note(self, "output", a * note(self, "gate", torch.sigmoid(g)))
+        if recorded(self, "gate"):
+            note(self, "gate", torch.sigmoid(g))
+        return note(self, "output", F.glu(both, dim=-1))

@@ -22,6 +22,7 @@ from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.positions import sinusoids
+from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 
@@ -63,8 +64,8 @@ class ConvolutionalEncoder(Encoder):
         for layer in self.layers:
             past = layer.convolution.past
             sides = F.pad(layer.norm(y) * real, [0, 0, past // 2, past // 2])
-            gated, _ = layer.convolution(sides[:, past:], sides[:, :past])
-            y = y + self.dropout(F.glu(gated, dim=-1))
+            both, _ = layer.convolution(sides[:, past:], sides[:, :past])
+            y = y + self.dropout(layer.gated(both))
         return Encoded(self.norm(y), batch["mask"])
 
 
@@ -128,7 +129,7 @@ class LookingConvolution(nn.Module):
     def forward(self, x: Tensor, before: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         change, history = self.convolve(x, before)
         x = x + self.dropout(change)
-        return x + self.dropout(self.look(self.norm_look(x), source)), history
+        return note(self, "output", x + self.dropout(self.look(self.norm_look(x), source))), history
 
 
 class ConvolutionalTranslator(Translator):

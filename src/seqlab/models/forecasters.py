@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqlab.nn.cells import Cell
 from seqlab.nn.dropout import Dropout, Mask, dropout
+from seqlab.nn.recording import note
 from seqlab.nn.recurrent import Recurrent, Stack
 from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
@@ -53,8 +54,8 @@ class SeriesDense(Forecaster):
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         x = latest(inputs, mask, self.window).flatten(1)
-        for layer in self.hidden:
-            x = self.dropout(self.activation(layer(x)))
+        for number, layer in enumerate(self.hidden):
+            x = self.dropout(note(self, f"hidden.{number}", self.activation(layer(x))))
         return self.output(x).view(-1, *self.shape)  # type: ignore[no-any-return]
 
 

@@ -19,6 +19,7 @@ from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.positions import AnyPosition, position
+from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 
@@ -79,7 +80,8 @@ class GPT(TokenModel):
         return Output(self.norm(x), after)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.position.embed(self.embedding(tokens), positions))  # type: ignore[no-any-return]
+        x = self.dropout(self.position.embed(self.embedding(tokens), positions))
+        return note(self, "embedded", x)
 
 
 def _block(settings: GPT.Settings) -> Block:

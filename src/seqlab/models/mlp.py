@@ -17,6 +17,7 @@ from seqlab.nn.convolution import last_positions
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
+from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 NOTHING = -1
@@ -73,7 +74,7 @@ class MLP(TokenModel):
         after = (state or self.start(rows=len(tokens))).consume()
         history = torch.cat([after.rows["read"], tokens], 1)
         windows = history.unfold(1, self.window, 1)  # (B, T, N)
-        h = self.activation(self.hidden(self._embed(windows)))
+        h = note(self, "hidden", self.activation(self.hidden(self._embed(windows))))
         lengths = real_lengths(tokens, mask)
         after.rows["read"] = last_positions(history, self.window - 1, lengths)
         after.lengths = after.lengths + lengths

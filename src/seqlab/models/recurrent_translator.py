@@ -21,7 +21,7 @@ from seqlab.nn.dropout import Mask, dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.looking import LookingSettings, looking
 from seqlab.nn.output import OutputSettings, output_layer
-from seqlab.nn.recording import note
+from seqlab.nn.recording import through_time
 from seqlab.nn.recurrent import Recurrent, Stack, both
 from seqlab.recipe import PartSettings
 
@@ -132,8 +132,7 @@ class RecurrentDecoder(Decoder):
             x, layers = self._one_by_one(x, lowest, mask, after)
         else:
             x, layers = self.lowest(x, [lowest], mask)
-            contexts, weights = self.attention(x, **_shared(after))
-            note(attention=weights[:, :, None])
+            contexts, _ = self.attention(x, **_shared(after))
             x = torch.cat([x, contexts], -1)
         contexts = x[..., self.lowest.layers[0].hidden :]
         if len(self.above.layers):
@@ -156,23 +155,23 @@ class RecurrentDecoder(Decoder):
         shared, before = _shared(state), self.attention.settings.asks == "before"
         context, seen, fed = state.rows.get("context"), state.rows.get("seen"), self.attention.settings.feeding
         real = [None] * x.shape[1] if mask is None else mask[:, :, None].unbind(1)
-        outputs, looks = [], []
-        for word, here in zip(x[:, :, None].unbind(1), real, strict=True):
-            asking = layer[0][:, None]
-            if before:
-                found, weights = self.attention(asking, **shared, seen=seen)
-                word = torch.cat([word, found], -1)
-            elif fed and context is not None:
-                word = torch.cat([word, context[:, None]], -1)
-            asking, [layer] = self.lowest(word, [layer], here)
-            if not before:
-                found, weights = self.attention(asking, **shared, seen=seen)
-            context = found[:, 0] if here is None or context is None else torch.where(here, found[:, 0], context)
-            if seen is not None:
-                seen = seen + (weights[:, 0] if here is None else weights[:, 0] * here)
-            outputs.append(torch.cat([asking, found], -1))
-            looks.append(weights)
-        note(attention=torch.cat(looks, 1)[:, :, None])
+        outputs = []
+        with through_time(x.shape[1]) as time:
+            for position, (word, here) in enumerate(zip(x[:, :, None].unbind(1), real, strict=True)):
+                time.at(position)
+                asking = layer[0][:, None]
+                if before:
+                    found, weights = self.attention(asking, **shared, seen=seen)
+                    word = torch.cat([word, found], -1)
+                elif fed and context is not None:
+                    word = torch.cat([word, context[:, None]], -1)
+                asking, [layer] = self.lowest(word, [layer], here)
+                if not before:
+                    found, weights = self.attention(asking, **shared, seen=seen)
+                context = found[:, 0] if here is None or context is None else torch.where(here, found[:, 0], context)
+                if seen is not None:
+                    seen = seen + (weights[:, 0] if here is None else weights[:, 0] * here)
+                outputs.append(torch.cat([asking, found], -1))
         if context is not None and "context" in state.rows:
             state.rows["context"] = context
         if seen is not None:

@@ -14,6 +14,7 @@ from seqlab.nn.attention import Places, SelfAttention
 from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.positions import AnyPosition, position
+from seqlab.nn.recording import note
 from seqlab.nn.summary import last
 from seqlab.recipe import PartSettings
 
@@ -47,7 +48,7 @@ class SeriesTransformer(Forecaster):
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         a = self.input(inputs)
         time = torch.arange(a.shape[1], device=a.device)
-        a = self.dropout(self.position.embed(a, time))
+        a = note(self, "embedded", self.dropout(self.position.embed(a, time)))
         places = self.position.placed(Places(time, len(time)), a)
         for block in self.blocks:
             a = block(a, places=places)

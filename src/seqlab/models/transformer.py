@@ -22,6 +22,7 @@ from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.positions import AnyPosition, position
+from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 
@@ -78,7 +79,7 @@ class TransformerDecoder(Decoder):
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.width**0.5
-        return self.dropout(self.position.embed(x, positions))  # type: ignore[no-any-return]
+        return note(self, "embedded", self.dropout(self.position.embed(x, positions)))
 
 
 def _block(settings: TransformerDecoder.Settings, source_width: int) -> Block:

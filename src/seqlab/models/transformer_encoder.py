@@ -17,6 +17,7 @@ from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.positions import AnyPosition, position
+from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 
@@ -71,7 +72,7 @@ class TransformerEncoder(Encoder):
     def _embedded(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Places]:
         x = self.conditions(batch, self.embedding) * self.width**0.5
         time = torch.arange(x.shape[1], device=x.device)
-        x = self.dropout(self.position.embed(x, time))
+        x = note(self, "embedded", self.dropout(self.position.embed(x, time)))
         return x, self.position.placed(Places(time, len(time)), x)
 
 

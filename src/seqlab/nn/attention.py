@@ -19,7 +19,7 @@ from seqlab.nn.fused import Fused, named_apart
 from seqlab.nn.normalisers import Normaliser, softmax
 from seqlab.nn.pages import PAGE, Pages
 from seqlab.nn.part import Part
-from seqlab.nn.recording import note, recording
+from seqlab.nn.recording import changed, note, recorded
 
 BLOCK = PAGE
 """Lengths in the cache are rounded up to this: on the CPU the bits of a row then do not depend on other rows."""
@@ -117,8 +117,8 @@ class DotProduct(Part):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """`mask` says which scores count, or is added to them."""
-        dropout = self.dropout if self.training else 0.0
         if self.normalise is softmax:
+            dropout = self.dropout if self.training else 0.0
             time, grouped = q.shape[2], q.shape[1] != k.shape[1]
             if more := -time % self.multiple:
                 q = F.pad(q, [0, 0, 0, more])
@@ -127,8 +127,13 @@ class DotProduct(Part):
                 q, k, v, mask, dropout_p=dropout, is_causal=causal, scale=self.scale, enable_gqa=grouped
             )
             return found[:, :, :time] if more else found
-        weights = F.dropout(self.weights(q, k, mask, causal), dropout, dropout > 0)
-        return self.multiply(weights, v.repeat_interleave(q.shape[1] // v.shape[1], 1))
+        return self.found(self.weights(q, k, mask, causal), v)
+
+    def found(self, weights: Tensor, v: Tensor) -> Tensor:
+        """What is there to be found with such weights (B, H, T, N)."""
+        dropout = self.dropout if self.training else 0.0
+        weights = F.dropout(weights, dropout, dropout > 0)
+        return self.multiply(weights, v.repeat_interleave(weights.shape[1] // v.shape[1], 1))
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """How much each query looks at each key: (B, H, T, N)"""
@@ -201,19 +206,19 @@ class SelfAttention(Part):
         if flat:
             assert mask is not None
             qkv = spread(qkv, mask)
-        heads = qkv.unflatten(-1, (-1, self.head_width))
-        q, k, v = heads.split([self.heads, self.key_heads, self.key_heads], 2)  # (B, T, H, K), (B, T, G, K) twice
+        split = [self.heads, self.key_heads, self.key_heads]
+        q, k, v = qkv.unflatten(-1, (-1, self.head_width)).split(split, 2)  # (B, T, H, K), (B, T, G, K) twice
         places = places if cache is None else cache.places
         if places is not None:
             q, k = (turned(one, places.rotation) for one in (q, k))
         if cache is None:
             q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-            attended = self.product(q, k, v, *self._seen(mask, places))
+            heads = attended(self, q, k, v, *self._seen(mask, places))
         else:
             k, v = cache.append(k, v)
-            attended = self.product(q.transpose(1, 2), k, v, cache.places.hidden.to(q.dtype))
-        attended = attended.transpose(1, 2).flatten(2)
-        return self.output(attended[mask] if flat else attended)  # type: ignore[no-any-return]
+            heads = attended(self, q.transpose(1, 2), k, v, cache.places.hidden.to(q.dtype))
+        joined = heads.transpose(1, 2).flatten(2)
+        return note(self, "output", self.output(joined[mask] if flat else joined))
 
     def _seen(self, mask: Tensor | None, places: Places | None) -> tuple[Tensor | None, bool]:
         """What is added to scores, or which of them count, and whether a position sees only what is before it."""
@@ -294,12 +299,48 @@ class CrossAttention(Part):
     def forward(self, x: Tensor, source: Source) -> Tensor:
         queries = self.query(x).unflatten(-1, (self.heads, -1))
         q, k, v, real = meet(queries, source.owner, source.keys, source.values, source.real)
-        q, real = q.transpose(1, 2), real[:, None, None]
-        if recording():
-            weights = self.product.weights(q, k, real)
-            note(attention=weights.transpose(1, 2).reshape(*queries.shape[:3], -1))
-        found = self.product(q, k, v, real).transpose(1, 2).reshape(queries.shape)
-        return self.output(found.flatten(2))  # type: ignore[no-any-return]
+        heads = attended(self, q.transpose(1, 2), k, v, real[:, None, None], rows=len(queries))
+        return note(self, "output", self.output(heads.transpose(1, 2).flatten(2)))
+
+
+def attended(
+    part: SelfAttention | CrossAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool = False,
+    rows: int | None = None,
+) -> Tensor:
+    """What each head finds, (B, H, T, K), noted as `heads`, and the `weights` (B, H, T, N) with which it does.
+
+    `rows` is B, where rows of one source have become positions of one row.
+    """
+    rows = rows or len(q)
+    if changed(part, "weights"):
+        weights = note(part, "weights", _apart(part.product.weights(q, k, mask, causal), rows))
+        found = part.product.found(_together(weights, len(q)), v)
+    else:
+        if recorded(part, "weights"):
+            with torch.no_grad():  # beside the kernel, which has none
+                note(part, "weights", _apart(part.product.weights(q, k, mask, causal), rows))
+        found = part.product(q, k, v, mask, causal)
+    return note(part, "heads", _apart(found, rows))
+
+
+def _apart(x: Tensor, rows: int) -> Tensor:
+    """Heads over rows that `meet` has put together, (S, H, B / S · T, N) → (B, H, T, N)"""
+    if len(x) == rows:
+        return x
+    sources, heads, _, width = x.shape
+    return x.reshape(sources, heads, rows // sources, -1, width).transpose(1, 2).flatten(0, 1)
+
+
+def _together(x: Tensor, sources: int) -> Tensor:
+    """(B, H, T, N) → (S, H, B / S · T, N)"""
+    if len(x) == sources:
+        return x
+    return x.reshape(sources, -1, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
 
 
 def spread(flat: Tensor, real: Tensor) -> Tensor:

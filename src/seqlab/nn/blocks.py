@@ -21,6 +21,7 @@ from seqlab.nn.normalisers import NORMALISERS, NormaliserName
 from seqlab.nn.norms import Norm, NormName, norm_of
 from seqlab.nn.part import Part
 from seqlab.nn.positions import PositionSettings, Shape
+from seqlab.nn.recording import note
 from seqlab.recipe import Settings
 
 
@@ -49,7 +50,8 @@ class FeedForward(Part):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.contract(ACTIVATIONS[self.activation](self.expand(x)))  # type: ignore[no-any-return]
+        hidden = note(self, "hidden", ACTIVATIONS[self.activation](self.expand(x)))
+        return note(self, "output", self.contract(hidden))
 
 
 class GatedFeedForward(Part):
@@ -63,7 +65,8 @@ class GatedFeedForward(Part):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.contract(ACTIVATIONS[self.activation](self.gate(x)) * self.expand(x))  # type: ignore[no-any-return]
+        gate = note(self, "gate", ACTIVATIONS[self.activation](self.gate(x)))
+        return note(self, "output", self.contract(note(self, "hidden", gate * self.expand(x))))
 
 
 class Block(Part):
@@ -97,6 +100,11 @@ class Block(Part):
         mask: Tensor | None = None,
         source: Source | None = None,
         places: Places | None = None,
+    ) -> Tensor:
+        return note(self, "output", self.compute(x, cache, mask, source, places))
+
+    def compute(
+        self, x: Tensor, cache: Cache | None, mask: Tensor | None, source: Source | None, places: Places | None
     ) -> Tensor:
         x = self._add(x, self.norm_attend, lambda y: self.attend(y, cache, mask, places))
         if source is not None:

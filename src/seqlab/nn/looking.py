@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seqlab import registry
 from seqlab.nn.attention import meet
 from seqlab.nn.normalisers import NORMALISERS, softmax
+from seqlab.nn.recording import looked_at, note
 from seqlab.recipe import Kind, PartSettings
 
 LookingSettings = Annotated[SerializeAsAny[PartSettings] | None, Kind("attention")]
@@ -90,11 +91,12 @@ class Attention(nn.Module, ABC):
         if self.tired is not None and seen is not None:
             scores = scores + self.tired * seen.reshape(len(scores), -1, scores.shape[-1])
         weights = self._weights(scores.masked_fill(~real[:, None], -torch.inf), together, real)
-        contexts = self.product(weights, states)
-        contexts, weights = contexts.reshape(*shape, -1), weights.reshape(*shape, -1)
+        if looked_at():  # as of one head, (B, 1, T, N)
+            weights = note(self, "weights", weights.reshape(*shape, -1)[:, None]).reshape(scores.shape)
+        contexts, weights = self.product(weights, states).reshape(*shape, -1), weights.reshape(*shape, -1)
         if self.gate is not None:
-            contexts = torch.sigmoid(self.gate(queries)) * contexts
-        return contexts, weights
+            contexts = note(self, "gate", torch.sigmoid(self.gate(queries))) * contexts
+        return note(self, "output", contexts), weights
 
     def _weights(self, scores: Tensor, queries: Tensor, real: Tensor) -> Tensor:
         form = self.settings.form

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from seqlab.nn.cells import Cell
-from seqlab.nn.recording import unrecorded
+from seqlab.nn.recording import unobserved
 
 Change = Callable[[int, Tensor, Tensor, Tensor | None], Tensor]
 """(number of the product in the step, x, W, b) → W x + b, or what takes its place."""
@@ -51,6 +51,6 @@ def products(cell: Cell) -> list[tuple[Tensor, int]]:
         cell.inputs(some.new_zeros(1, cell.width)),
         tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts),
     )
-    with unrecorded(), Products(look):
+    with unobserved(), Products(look):
         cell.step(inputs, zeros)
     return found

@@ -19,7 +19,7 @@ from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
-from seqlab.nn.recording import recording, remark, stepped, unrecorded, watching
+from seqlab.nn.recording import changed, looked_at, note, recorded, remark, through_time, unobserved
 from seqlab.recipe import Kind, PartSettings, Settings
 
 States = Sequence[Tensor]
@@ -138,7 +138,7 @@ class Recurrent(nn.Module):
                 if len(self.back):
                     back, last_back = self._run(~number, steps, state[number][parts:], keep)
                     outputs, last = torch.cat([outputs, back], -1), (*last, *last_back)
-                x = self._connected(number, below, outputs.transpose(0, 1))
+                x = note(self, f"outputs.{number}", self._connected(number, below, outputs.transpose(0, 1)))
                 after.append(last)
         return x, after
 
@@ -150,7 +150,7 @@ class Recurrent(nn.Module):
             return outputs
         if self.own.connections == "residual":
             return below + outputs
-        g = self.sigmoid(self.gates[number - 1](below))
+        g = note(self, f"gate.{number}", self.sigmoid(self.gates[number - 1](below)))
         return below + g * (outputs - below)
 
     def _run(self, number: int, x: Tensor, state: CellState, keep: Tensor | None) -> tuple[Tensor, CellState]:
@@ -161,10 +161,10 @@ class Recurrent(nn.Module):
         if self.own.layer_norm:
             norms = cast(_Norms, self.norms[index + len(self.layers) if reverse else index])
         window = _Window(cell, self.own, norms, x, keep)
-        whole = self._at_once(window, x, state, reverse) if len(x) > 1 and not watching() else None
+        whole = self._at_once(window, x, state, reverse) if len(x) > 1 and not changed(cell) else None
         if whole is None:
             return _unroll(window, state, reverse)
-        if recording():  # beside it, not instead of it: no bit of the result changes
+        if recorded(cell):  # beside it, not instead of it: no bit of the result changes
             with torch.no_grad():
                 _unroll(window, state, reverse)
         return whole
@@ -175,7 +175,7 @@ class Recurrent(nn.Module):
         name = type(cell).__name__
         if self.fuse:
             try:
-                with unrecorded():
+                with unobserved():
                     result = fused(window.step, window.steps, state, window.rows, reverse)
                 remark(f"{name}: all steps in one compiled loop")
                 return result
@@ -246,7 +246,8 @@ class _Window:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # what is to be expected
             after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
-        stepped(self.cell, after)
+        if looked_at():
+            after = tuple(note(self.cell, name, part) for name, part in zip(self.cell.parts, after, strict=True))
         if self.masked:
             after = tuple(torch.where(steps[1] != 0, b, a) for a, b in zip(before, after, strict=True))
         return after
@@ -259,11 +260,13 @@ class _Window:
 
 def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, CellState]:
     """One step after the other. (Unbound once: indexing step by step would make the backward pass quadratic in T.)"""
-    times = list(zip(*(one.unbind(0) for one in window.steps), strict=True))
+    times = list(enumerate(zip(*(one.unbind(0) for one in window.steps), strict=True)))
     outputs = []
-    for steps in reversed(times) if reverse else times:
-        state = window.step(steps, state, window.rows)
-        outputs.append(state[0])
+    with through_time(len(times), alone=True) as time:
+        for position, steps in reversed(times) if reverse else times:
+            time.at(position)
+            state = window.step(steps, state, window.rows)
+            outputs.append(state[0])
     return torch.stack(outputs[::-1] if reverse else outputs), state
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.nn.dropout import Dropout
+from seqlab.nn.recording import note
 
 SummaryKind = Literal["last", "max", "mean", "attention"]
 
@@ -72,7 +73,7 @@ class Attention(Summary):
         self.key, self.query = nn.Linear(width, width), nn.Linear(width, 1, bias=False)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        shares = self.shares(states, mask)
+        shares = note(self, "weights", self.shares(states, mask)[:, None, None])[:, 0, 0]  # one head, one query
         real = states.masked_fill(~mask[..., None], 0)  # where the share is 0, what is there must not count either
         return (shares[:, None] @ real)[:, 0]
 

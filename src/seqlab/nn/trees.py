@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.data.trees import NOBODY
+from seqlab.nn.recording import note
 
 Activation = Literal["tanh", "relu", "sigmoid"]
 
@@ -45,12 +46,10 @@ class RecursiveCell(TreeCell):
         self.activation = getattr(torch, activation)
 
     def leaf(self, x: Tensor) -> Tensor:
-        a: Tensor = self.activation(self.input(x))
-        return a
+        return note(self, "h", self.activation(self.input(x)))
 
     def join(self, children: Tensor) -> Tensor:
-        a: Tensor = self.activation(self.both(children.flatten(1)))
-        return a
+        return note(self, "h", self.activation(self.both(children.flatten(1))))
 
 
 class TreeLSTMCell(TreeCell):
@@ -70,17 +69,20 @@ class TreeLSTMCell(TreeCell):
 
     def leaf(self, x: Tensor) -> Tensor:
         i, o, u = self.input(x).chunk(3, -1)
-        return self._out(torch.sigmoid(i) * torch.tanh(u), o)
+        return self._out(note(self, "input", torch.sigmoid(i)) * torch.tanh(u), o)
 
     def join(self, children: Tensor) -> Tensor:
         h, c = children.chunk(2, -1)
         f_left, f_right, i, o, u = self.both(h.flatten(1)).chunk(5, -1)
-        kept = torch.sigmoid(f_left) * c[:, 0] + torch.sigmoid(f_right) * c[:, 1]
-        return self._out(torch.sigmoid(i) * torch.tanh(u) + kept, o)
+        left = note(self, "forget_left", torch.sigmoid(f_left))
+        right = note(self, "forget_right", torch.sigmoid(f_right))
+        kept = left * c[:, 0] + right * c[:, 1]
+        return self._out(note(self, "input", torch.sigmoid(i)) * torch.tanh(u) + kept, o)
 
-    @staticmethod
-    def _out(c: Tensor, o: Tensor) -> Tensor:
-        return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
+    def _out(self, c: Tensor, o: Tensor) -> Tensor:
+        c = note(self, "c", c)
+        h = note(self, "h", note(self, "output", torch.sigmoid(o)) * torch.tanh(c))
+        return torch.cat([h, c], -1)
 
 
 def upwards(cell: TreeCell, x: Tensor, children: Tensor, pieces: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class GRU(Cell):
         (h,) = state
         recurrent, gates = self.recurrent(h), 2 * self.hidden
         r, z = self.sigmoid(inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
-        note(reset=r, keep=z)
+        r, z = note(self, "reset", r), note(self, "keep", z)
         n = torch.tanh(inputs[..., gates:] + r * recurrent[..., gates:])
         return (n + z * (h - n),)
 
@@ -65,9 +65,9 @@ class ClassicGRU(Cell):
         (h,) = state
         gates = 2 * self.hidden
         r, z = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
+        r = note(self, "reset", r)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
-        keep = 1 - z if self.takes else z
-        note(reset=r, keep=keep)
+        keep = note(self, "keep", 1 - z if self.takes else z)
         return (n + keep * (h - n),)
 
 
@@ -90,7 +90,7 @@ class MUT1(Cell):
         (h,) = state
         z, r, x = inputs.chunk(3, dim=-1)
         z, r = self.sigmoid(z), self.sigmoid(r + self.recurrent(h))
-        note(reset=r, take=z)
+        r, z = note(self, "reset", r), note(self, "take", z)
         n = torch.tanh(self.candidate(r * h) + torch.tanh(x))
         return (h + z * (n - h),)
 
@@ -110,7 +110,7 @@ class MUT2(Cell):
         (h,) = state
         gates = 2 * self.hidden
         z, r = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
-        note(reset=r, take=z)
+        r, z = note(self, "reset", r), note(self, "take", z)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
         return (h + z * (n - h),)
 
@@ -130,6 +130,6 @@ class MUT3(Cell):
         (h,) = state
         z, r, n = inputs.chunk(3, dim=-1)
         z, r = self.sigmoid(z + self.update(torch.tanh(h))), self.sigmoid(r + self.recurrent(h))
-        note(reset=r, take=z)
+        r, z = note(self, "reset", r), note(self, "take", z)
         n = torch.tanh(n + self.candidate(r * h))
         return (h + z * (n - h),)

@@ -49,8 +49,7 @@ class GatedMemory(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, f, g = (inputs + self.recurrent(h)).chunk(3, dim=-1)
-        i, f = self.sigmoid(i), self.sigmoid(f)
-        note(input=i, forget=f)
+        i, f = note(self, "input", self.sigmoid(i)), note(self, "forget", self.sigmoid(f))
         c = f * c + i * torch.tanh(g)
         return torch.tanh(c), c
 
@@ -72,8 +71,8 @@ class LSTM(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
-        i, f, o = self.sigmoid(i), self.sigmoid(f), self.sigmoid(o)
-        note(input=i, forget=f, output=o)
+        i, f = note(self, "input", self.sigmoid(i)), note(self, "forget", self.sigmoid(f))
+        o = note(self, "output", self.sigmoid(o))
         c = f * c + i * torch.tanh(g)
         return o * torch.tanh(c), c
 
@@ -103,8 +102,7 @@ class CoupledLSTM(Cell):
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
         i, g, o = (inputs + self.recurrent(h)).chunk(3, dim=-1)
-        i, o = self.sigmoid(i), self.sigmoid(o)
-        note(input=i, output=o)
+        i, o = note(self, "input", self.sigmoid(i)), note(self, "output", self.sigmoid(o))
         c = c + i * (torch.tanh(g) - c)
         return o * torch.tanh(c), c
 
@@ -123,8 +121,8 @@ class PeepholeLSTM(LSTM):
         h, c = state
         p = self.peepholes
         i, f, g, o = (inputs + self.recurrent(h)).chunk(4, dim=-1)
-        i, f = self.sigmoid(i + p["i"] * c), self.sigmoid(f + p["f"] * c)
+        i = note(self, "input", self.sigmoid(i + p["i"] * c))
+        f = note(self, "forget", self.sigmoid(f + p["f"] * c))
         c = f * c + i * torch.tanh(g)
-        o = self.sigmoid(o + p["o"] * c)
-        note(input=i, forget=f, output=o)
+        o = note(self, "output", self.sigmoid(o + p["o"] * c))
         return o * torch.tanh(c), c
