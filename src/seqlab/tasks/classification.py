@@ -49,7 +49,7 @@ class LabelledTexts(Examples):
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self.texts[index] for index in indices])
         known = {} if self.labels is None else {"labels": self.labels[torch.from_numpy(indices)]}
-        return Batch(tokens=tokens, mask=mask, **known)
+        return Batch(tokens=tokens, mask=mask, **known, records=[self.read[index] for index in indices])
 
 
 class Classification(Task):
@@ -157,12 +157,12 @@ class Classification(Task):
         macro = sum(each) / max(1, len(each))
         return {"loss": totals["sum"] / totals["count"], **own, "macro_f1": macro, "examples": int(totals["count"])}
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         logits = cast(Classes, objective).logits(batch)
         one = self.settings.labels == "one"
         probabilities = (logits.softmax(-1) if one else logits.sigmoid()).tolist()
         answer = self._one if one else self._several
-        each = zip(records, probabilities, strict=True)
+        each = zip(batch.records, probabilities, strict=True)
         return [{"text": record.fields["text"], **answer(p)} for record, p in each]
 
     def _one(self, p: Sequence[float]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Classification(Task):
         labels = [label for label, probability in named.items() if probability > 0.5]
         return {"answer": f"{self.settings.separator} ".join(labels), "labels": labels, "probabilities": named}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Classified]:
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Classified]:
         logits, labels = cast(Classes, objective).logits(batch), batch["labels"]
         several = labels.dim() == 2
         if several:
@@ -183,6 +183,7 @@ class Classification(Task):
         else:
             losses = F.cross_entropy(logits, labels, reduction="none")
             p, given = logits.softmax(-1), [[label] for label in labels.tolist()]
+        each = zip(batch.records, losses.tolist(), given, p.tolist(), strict=True)
         return [
             Classified(
                 record,
@@ -192,7 +193,7 @@ class Classification(Task):
                 dict(zip(self.labels, probabilities, strict=True)),
                 several,
             )
-            for record, loss, right, probabilities in zip(records, losses.tolist(), given, p.tolist(), strict=True)
+            for record, loss, right, probabilities in each
         ]
 
     def signature(self, split: Split) -> dict[str, Any]:

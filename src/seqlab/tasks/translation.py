@@ -195,7 +195,7 @@ class Translation(Task):
         roles: list[str],
         records: Callable[[], Iterator[Record]] | None = None,
     ) -> dict[str, Column]:
-        """The ids of each role, from the store. (Numbers are kept as the bits of floats.)"""
+        """The ids, or the numbers, of each role, from the store."""
         found = {}
         for role in roles:
             encode, vocab, end = self.sources.encoder(role)
@@ -245,10 +245,10 @@ class Translation(Task):
                 raise DataError(self._too_long(length), hint="shorten it")
         return Prompts([[self.tokenizer.end_id] for _ in texts], self.sources.tensors(rows))
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         """An empty source is answered like any other, by what the model says to it."""
         answers = self._answers(objective, batch)
-        return [{"text": self.given(record), **one} for record, one in zip(records, answers, strict=True)]
+        return [{"text": self.given(record), **one} for record, one in zip(batch.records, answers, strict=True)]
 
     def given(self, record: Record) -> str:
         """What an example asks for, as it stands in its line or row: its conditions, with tabs between them."""
@@ -330,12 +330,12 @@ class Translation(Task):
                 answer |= {"tokens": self.sources.pieces(one.tokens), "alignment": most(weights)}
         return {**each[0], **read, **({"n_best": each} if self.decoding.best > 1 else {})}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Written]:
-        answers, mask = self.answers(objective, batch, records), batch["mask"]
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Written]:
+        answers, mask = self.answers(objective, batch), batch["mask"]
         output = cast(NextToken, objective).read(batch, None)
         losses = torch.zeros(mask.shape, device=mask.device)
         losses[mask] = cast(LanguageModel, objective.body).losses(output.states[mask], batch["targets"][mask]).float()
-        each = zip(records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
+        each = zip(batch.records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
         return [
             Written(record, one["text"], loss, one["answer"], record.fields[TARGET], tokens)
             for record, one, loss, tokens in each
