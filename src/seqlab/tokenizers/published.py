@@ -6,6 +6,8 @@ Read are, in a folder as people download it,
     tokenizer.json                               GPT-2's and BERT's kind
     vocab.json + merges.txt                      GPT-2 (also under their first names, encoder.json + vocab.bpe)
     vocab.txt, tokenizer_config.json if there    BERT, lower-casing unless that says otherwise
+
+What else is in the folder about special tokens: `declared`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from seqlab.errors import DataError
+from seqlab.tokenizers.declared import Declared, declared_template, read_declared, with_declared_roles
 from seqlab.tokenizers.tokenizer import FILE, Tokenizer
 
 T = TypeVar("T", bound=Tokenizer)
@@ -40,8 +43,11 @@ WITHOUT_EFFECT = {
 }
 
 
-def load_published(folder: str | os.PathLike[str], wanted: type[T]) -> T:
-    """The vocabulary in a folder (or in a `.model` file) as a tokenizer of the kind that is wanted."""
+def load_published(folder: str | os.PathLike[str], wanted: type[T], special: Sequence[str] = ()) -> T:
+    """The vocabulary in a folder (or in a `.model` file) as a tokenizer of the kind that is wanted.
+
+    It must have the `special` tokens that a recipe asks for: a published vocabulary is taken as it is.
+    """
     place = Path(folder).expanduser()
     found = read_published(place)
     if found is None:
@@ -50,29 +56,57 @@ def load_published(folder: str | os.PathLike[str], wanted: type[T]) -> T:
     if not isinstance(found, wanted):
         hint = f"set tokenizer.kind={found.kind}"
         raise DataError(f"a {found.kind} vocabulary where {wanted.kind} is wanted", where=str(place), hint=hint)
+    if missing := [one for one in special if one not in found.special and one not in found.special.others]:
+        hint = "leave it out of tokenizer.special, or use another vocabulary"
+        raise DataError(f"this vocabulary has no {missing[0]} token", where=str(place), hint=hint)
     return found
 
 
 def read_published(folder: Path) -> Tokenizer | None:
     """The vocabulary in a folder, whatever its kind; None if there is none."""
-    from seqlab.tokenizers.sentencepiece import read_model
-
     if folder.suffix == ".model" and folder.is_file():
-        return read_model(folder)
+        return _sentence_pieces(folder, Declared())  # a file alone: what is beside it may be another's
     for name in MODEL_FILES:
         if (folder / name).is_file():
-            return read_model(folder / name)
+            return _sentence_pieces(folder / name, _declared(folder))
     if (folder / FILE).is_file():
         return _tokenizer_json(folder / FILE)
     for vocab, merges in GPT2_FILES:
         if (folder / vocab).is_file() and (folder / merges).is_file():
             pairs = [line for line in _text(folder / merges).split("\n") if line and not line.startswith("#version")]
-            return _byte_pairs(_json(folder / vocab), pairs, folder / vocab)
+            return _vocab_json(folder / vocab, pairs, _declared(folder))
     if (folder / "vocab.txt").is_file():
-        tokens = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
-        config = folder / "tokenizer_config.json"
-        return _word_pieces(tokens, _json(config) if config.is_file() else {}, folder / "vocab.txt")
+        return _vocab_txt(folder / "vocab.txt", _declared(folder))
     return None
+
+
+def _declared(folder: Path) -> Declared:
+    others = {name: _json_if_there(folder / name) for name in ("special_tokens_map.json", "added_tokens.json")}
+    return read_declared(_json_if_there(folder / "tokenizer_config.json"), others, folder)
+
+
+def _vocab_json(path: Path, merges: Sequence[Any], declared: Declared) -> Tokenizer:
+    vocabulary = _merged(_json(path), declared.tokens, path)
+    return with_declared_roles(_byte_pairs(vocabulary, merges, path), declared, vocabulary, path)
+
+
+def _sentence_pieces(path: Path, declared: Declared) -> Tokenizer:
+    from seqlab.tokenizers.sentencepiece import FILE_NAME, SentencePieceTokenizer, read_model
+
+    tokenizer = read_model(path)
+    if added := declared.beyond(tokenizer.processor.get_piece_size(), path):
+        tokenizer = SentencePieceTokenizer.from_dict({FILE_NAME: tokenizer.model, "added": added})
+    # a control symbol before a piece of text of the same name
+    names = [*enumerate(tokenizer.names), *tokenizer.special.names.items()]
+    ids = {name: index for index, name in names}
+    return with_declared_roles(tokenizer, declared, ids, path)
+
+
+def _vocab_txt(path: Path, declared: Declared) -> Tokenizer:
+    tokens = _text(path).removesuffix("\n").split("\n")
+    tokens += declared.beyond(len(tokens), path)
+    pieces = _word_pieces(tokens, _json_if_there(path.parent / "tokenizer_config.json"), path)
+    return with_declared_roles(pieces, declared, {token: index for index, token in enumerate(tokens)}, path)
 
 
 def _tokenizer_json(path: Path) -> Tokenizer:
@@ -87,19 +121,33 @@ def _tokenizer_json(path: Path) -> Tokenizer:
         raise DataError(f"a tokenizer of another kind ({named})", where=str(path), hint=hint)
     for part in parts:
         _refuse_other_settings(part, path)
-    vocabulary = {**_section(model, "vocab", path), **_added(tree, path)}
+    vocabulary = _merged(_section(model, "vocab", path), _added(tree, path), path)
     if model["type"] == "BPE":
-        return _byte_pairs(vocabulary, _list(model, "merges", path), path)
-    config = {
-        "do_lower_case": cleaning.get("lowercase", True),
-        "strip_accents": cleaning.get("strip_accents"),
-        "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
-    }
-    pieces = _word_pieces(_in_order(vocabulary, path), config, path)
-    unknown = pieces.token(cast(int, pieces.unknown_id))
-    if model.get("unk_token", unknown) != unknown:
-        raise _not_implemented("unk_token", model["unk_token"], path)
-    return pieces
+        plain = _byte_pairs(vocabulary, _list(model, "merges", path), path)
+    else:
+        config = {
+            "do_lower_case": cleaning.get("lowercase", True),
+            "strip_accents": cleaning.get("strip_accents"),
+            "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
+        }
+        plain = _word_pieces(_in_order(vocabulary, path), config, path)
+    tokenizer = with_declared_roles(plain, _declared(path.parent), vocabulary, path)
+    if model["type"] == "WordPiece":
+        unknown = tokenizer.token(cast(int, tokenizer.unknown_id))
+        if model.get("unk_token", unknown) != unknown:
+            raise _not_implemented("unk_token", model["unk_token"], path)
+    processor = _section(tree, "post_processor", path)
+    tokenizer.declared_template = declared_template(tokenizer, processor, vocabulary, path)
+    return tokenizer
+
+
+def _merged(vocabulary: Mapping[str, Any], added: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A vocabulary and the tokens beside it, which may be in it already."""
+    for token, index in added.items():
+        if vocabulary.get(token, index) != index:
+            what = f"the added token '{token}' has the id {index}, but {vocabulary[token]} in the vocabulary"
+            raise DataError(what, where=str(path), hint=AGAIN)
+    return {**vocabulary, **added}
 
 
 def _refuse_other_settings(part: Mapping[str, Any], path: Path) -> None:
@@ -186,6 +234,10 @@ def _json(path: Path) -> Mapping[str, Any]:
     if not isinstance(tree, Mapping):
         raise DataError("a JSON object {...} is wanted here", where=str(path), hint=AGAIN)
     return tree
+
+
+def _json_if_there(path: Path) -> Mapping[str, Any]:
+    return _json(path) if path.is_file() else {}
 
 
 def _text(path: Path) -> str:
