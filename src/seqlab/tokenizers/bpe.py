@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import tokenizers
@@ -17,16 +17,15 @@ from seqlab.tokenizers.library import LibraryTokenizer
 from seqlab.tokenizers.merges import MOST_SYMBOLS, known_first, learn_merges
 from seqlab.tokenizers.special import (
     END,
-    Role,
-    Special,
+    Declarations,
     TokenizerSettings,
     check_roles,
+    published_special,
     read_names,
     read_roles,
     roles_by_name,
     saved_names,
     saved_roles,
-    with_declared,
 )
 from seqlab.tokenizers.tokenizer import (
     ByteStream,
@@ -83,17 +82,18 @@ class ByteBPETokenizer(LibraryTokenizer):
         tokens: Sequence[str],
         merges: Sequence[tuple[str, str]],
         added: Sequence[str] = (),
-        declared: Mapping[Role, int | None] | None = None,
+        declared: Declarations | None = None,
     ) -> None:
-        self.tokens, self.merges = [*tokens, *added], list(merges)
-        self.added, self.declared = list(added), declared or {}
+        self.tokens, self.merges, self.added = [*tokens, *added], list(merges), list(added)
         # Special tokens are neither bytes nor merged. They are in the vocabulary but are no "added tokens": the
         # library never looks for them in a text, and no merge makes them.
         text = BYTE_OF_SIGN.keys() | {left + right for left, right in merges}
         self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in self.tokens]
         names = {index: token for index, token in enumerate(self.tokens) if token not in text}
-        roles = with_declared(roles_by_name(names), {"unknown": None})  # all bytes are known
-        self.special = Special(names, with_declared(roles, self.declared))
+        roles, said = dict(roles_by_name(names)), dict(declared or {})
+        for each in (roles, said):
+            each.pop("unknown", None)  # all bytes are known
+        self.special, self.declared = published_special(names, roles, said)
         ids = {token: index for index, token in enumerate(self.tokens)}
         self.encoder = tokenizers.Tokenizer(BPE(vocab=ids, merges=self.merges))
         self.encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)

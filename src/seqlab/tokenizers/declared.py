@@ -14,14 +14,12 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from seqlab.errors import DataError, RecipeError
-from seqlab.tokenizers.special import Role
+from seqlab.tokenizers.special import Declarations, Role
 from seqlab.tokenizers.templates import BERT, ROBERTA, Frame, Template
 from seqlab.tokenizers.tokenizer import Tokenizer
-
-T = TypeVar("T", bound=Tokenizer)
 
 KEYS: Mapping[str, Role] = {
     "bos_token": "begin",
@@ -44,6 +42,8 @@ class Declared:
 
     roles: dict[Role, tuple[str | None, Path]] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
+    others: dict[str, Path] = field(default_factory=dict)
+    """Names of special tokens without a role."""
     sentinels: int = 0
     """T5's `<extra_id_0>`, ...: so many behind the vocabulary, counted from the end."""
 
@@ -80,6 +80,11 @@ def _add_roles(found: Declared, file: Mapping[str, Any], path: Path) -> None:
         if name is not None and known is not None and name != known:
             raise DataError(f"'{key}' is '{name}', but '{known}' in {elsewhere.name}", where=str(path), hint=MEND)
         found.roles[role] = (known, elsewhere) if name is None else (name, path)
+    for key in LISTS:
+        listed = file.get(key) or []
+        for one in listed.values() if isinstance(listed, Mapping) else listed:
+            if name := _name(one, key, path):
+                found.others[name] = path
 
 
 def _name(value: Any, key: str, path: Path) -> str | None:
@@ -110,27 +115,22 @@ def _add_token(found: Declared, name: str, index: Any, path: Path) -> None:
 # ---------------------------------------------------------------------- what a tokenizer makes of it
 
 
-def with_declared_roles(tokenizer: T, declared: Declared, ids: Mapping[str, int], path: Path) -> T:
-    """The same tokenizer with the roles that files declare; itself where names tell them all."""
+def declared_roles(declared: Declared, ids: Mapping[str, int], path: Path) -> Declarations:
+    """Ids in place of names. That there is no end, or nothing unknown, is no declaration: names tell better."""
     for name, index in declared.tokens.items():
         if ids.get(name) != index:
             what = f"the token '{name}' has the id {index} in one file and {ids.get(name, 'none')} in the vocabulary"
             raise DataError(what, where=str(path), hint=MEND)
-    others: dict[Role, int | None] = {}
+    for name, place in declared.others.items():
+        if name not in ids:
+            raise DataError(f"'{name}' is not in the vocabulary", where=str(place), hint=MEND)
+    found: dict[Role, int | None] = {}
     for role, (called, place) in declared.roles.items():
-        if role == "unknown" and "unknown" not in tokenizer.special:
-            continue  # everything can be encoded
         if called is not None and called not in ids:
             raise DataError(f"'{called}' ({role}) is not in the vocabulary", where=str(place), hint=MEND)
-        found = None if called is None else ids[called]
-        if found != tokenizer.special.get(role) and not (found is None and role in ("end", "unknown")):
-            others[role] = found
-    if not others:
-        return tokenizer
-    try:
-        return type(tokenizer).from_dict({**tokenizer.to_dict(), "special": others})
-    except ValueError as error:
-        raise DataError(f"roles and vocabulary contradict each other ({error})", where=str(path), hint=MEND) from None
+        if called is not None or role not in ("end", "unknown"):
+            found[role] = None if called is None else ids[called]
+    return found
 
 
 def declared_template(

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from seqlab.errors import DataError
-from seqlab.tokenizers.declared import Declared, declared_template, read_declared, with_declared_roles
+from seqlab.tokenizers.declared import Declared, declared_roles, declared_template, read_declared
+from seqlab.tokenizers.special import Declarations, saved_names, saved_roles
 from seqlab.tokenizers.tokenizer import FILE, Tokenizer
 
 T = TypeVar("T", bound=Tokenizer)
@@ -87,26 +88,28 @@ def _declared(folder: Path) -> Declared:
 
 def _vocab_json(path: Path, merges: Sequence[Any], declared: Declared) -> Tokenizer:
     vocabulary = _merged(_json(path), declared.tokens, path)
-    return with_declared_roles(_byte_pairs(vocabulary, merges, path), declared, vocabulary, path)
+    return _byte_pairs(vocabulary, merges, declared_roles(declared, vocabulary, path), path)
 
 
 def _sentence_pieces(path: Path, declared: Declared) -> Tokenizer:
     from seqlab.tokenizers.sentencepiece import FILE_NAME, SentencePieceTokenizer, read_model
 
-    tokenizer = read_model(path)
-    if added := declared.beyond(tokenizer.processor.get_piece_size(), path):
-        tokenizer = SentencePieceTokenizer.from_dict({FILE_NAME: tokenizer.model, "added": added})
-    # a control symbol before a piece of text of the same name
-    names = [*enumerate(tokenizer.names), *tokenizer.special.names.items()]
-    ids = {name: index for index, name in names}
-    return with_declared_roles(tokenizer, declared, ids, path)
+    plain = read_model(path)
+    size = plain.processor.get_piece_size()
+    added = declared.beyond(size, path)
+    ids = {name: index for index, name in enumerate([*plain.names[:size], *added])}
+    data = {FILE_NAME: plain.model, **saved_names(added), **saved_roles(declared_roles(declared, ids, path))}
+    try:
+        return SentencePieceTokenizer.from_dict(data)
+    except ValueError as error:
+        raise DataError(f"what is said of special tokens is wrong ({error})", where=str(path), hint=AGAIN) from None
 
 
 def _vocab_txt(path: Path, declared: Declared) -> Tokenizer:
     tokens = _text(path).removesuffix("\n").split("\n")
     tokens += declared.beyond(len(tokens), path)
-    pieces = _word_pieces(tokens, _json_if_there(path.parent / "tokenizer_config.json"), path)
-    return with_declared_roles(pieces, declared, {token: index for index, token in enumerate(tokens)}, path)
+    roles = declared_roles(declared, {token: index for index, token in enumerate(tokens)}, path)
+    return _word_pieces(tokens, _json_if_there(path.parent / "tokenizer_config.json"), roles, path)
 
 
 def _tokenizer_json(path: Path) -> Tokenizer:
@@ -122,17 +125,16 @@ def _tokenizer_json(path: Path) -> Tokenizer:
     for part in parts:
         _refuse_other_settings(part, path)
     vocabulary = _merged(_section(model, "vocab", path), _added(tree, path), path)
+    roles = declared_roles(_declared(path.parent), vocabulary, path)
     if model["type"] == "BPE":
-        plain = _byte_pairs(vocabulary, _list(model, "merges", path), path)
+        tokenizer = _byte_pairs(vocabulary, _list(model, "merges", path), roles, path)
     else:
         config = {
             "do_lower_case": cleaning.get("lowercase", True),
             "strip_accents": cleaning.get("strip_accents"),
             "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
         }
-        plain = _word_pieces(_in_order(vocabulary, path), config, path)
-    tokenizer = with_declared_roles(plain, _declared(path.parent), vocabulary, path)
-    if model["type"] == "WordPiece":
+        tokenizer = _word_pieces(_in_order(vocabulary, path), config, roles, path)
         unknown = tokenizer.token(cast(int, tokenizer.unknown_id))
         if model.get("unk_token", unknown) != unknown:
             raise _not_implemented("unk_token", model["unk_token"], path)
@@ -179,7 +181,7 @@ def _added(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return added
 
 
-def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], path: Path) -> Tokenizer:
+def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], roles: Declarations, path: Path) -> Tokenizer:
     from seqlab.tokenizers.bpe import ByteBPETokenizer
 
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
@@ -187,19 +189,20 @@ def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], path: Path
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             what = f"{reprlib.repr(pair)} in the merges is no pair of tokens"
             raise DataError(what, where=str(path), hint=AGAIN)
+    data = {"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs)), **saved_roles(roles)}
     try:
-        return ByteBPETokenizer.from_dict({"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs))})
+        return ByteBPETokenizer.from_dict(data)
     except ValueError as error:
         raise DataError(f"not the vocabulary of a byte-level BPE ({error})", where=str(path), hint=AGAIN) from None
 
 
-def _word_pieces(tokens: list[str], config: Mapping[str, Any], path: Path) -> Tokenizer:
+def _word_pieces(tokens: list[str], config: Mapping[str, Any], roles: Declarations, path: Path) -> Tokenizer:
     from seqlab.tokenizers.wordpiece import Cleaning, WordPieceTokenizer
 
     lowercase, split_cjk = config.get("do_lower_case", True), config.get("tokenize_chinese_chars", True)
     cleaning = Cleaning.of(lowercase, config.get("strip_accents"), split_cjk)
     try:
-        return WordPieceTokenizer.from_dict({"tokens": tokens, **asdict(cleaning)})
+        return WordPieceTokenizer.from_dict({"tokens": tokens, **asdict(cleaning), **saved_roles(roles)})
     except ValueError as error:
         raise DataError(f"not a vocabulary of BERT's kind ({error})", where=str(path), hint=AGAIN) from None
 

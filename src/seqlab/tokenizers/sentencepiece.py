@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,16 +21,17 @@ from seqlab.tokenizers.encoding import Encoding
 from seqlab.tokenizers.special import (
     END,
     UNKNOWN,
+    Declarations,
     Role,
     Special,
     TokenizerSettings,
     check_roles,
+    published_special,
     read_names,
     read_roles,
     roles_by_name,
     saved_names,
     saved_roles,
-    with_declared,
 )
 from seqlab.tokenizers.tokenizer import (
     ByteStream,
@@ -75,16 +76,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(
-        self, model: bytes, added: Sequence[str] = (), declared: Mapping[Role, int | None] | None = None
-    ) -> None:
-        self.model, self.added, self.declared = model, list(added), declared or {}
+    def __init__(self, model: bytes, added: Sequence[str] = (), declared: Declarations | None = None) -> None:
+        self.model, self.added = model, list(added)
         self.processor = _processor(model)
         names = [self.processor.id_to_piece(index) for index in range(self.processor.get_piece_size())]
         self.is_byte = list(map(self.processor.is_byte, range(len(names))))
-        no_end = self.processor.eos_id() < 0 and self.declared.get("end") is None
+        no_end = self.processor.eos_id() < 0 and (declared or {}).get("end") is None
         behind = [*added, END] if no_end else list(added)  # one more token
-        self.special = self._special(names, behind)
+        self.special, self.declared = self._special(names, behind, declared or {})
         self.names = names + behind
         self.is_byte += [False] * len(behind)
         self.pieces = [self._bytes(index) for index in range(len(self.names))]
@@ -93,14 +92,21 @@ class SentencePieceTokenizer(Tokenizer):
         can_spell = self.unknown_id is None and not self.prefix
         self.escape = [self.is_byte.index(True) + value for value in SPACE.encode()] if can_spell else None
 
-    def _special(self, pieces: Sequence[str], behind: Sequence[str]) -> Special:
+    def _special(
+        self, pieces: Sequence[str], behind: Sequence[str], declared: Declarations
+    ) -> tuple[Special, Declarations]:
         own, unknown = self.processor, self.processor.unk_id()
         names = {index: name for index, name in enumerate(pieces) if index == unknown or own.is_control(index)}
         names |= dict(enumerate(behind, len(pieces)))
         ids: dict[Role, int] = {"begin": own.bos_id(), "end": own.eos_id(), "pad": own.pad_id(), "unknown": unknown}
-        roles = roles_by_name(names) | {role: index for role, index in ids.items() if index >= 0}
-        spelt: dict[Role, int | None] = {"unknown": None} if any(self.is_byte) else {}
-        return Special(names, with_declared(with_declared(roles, spelt), self.declared))
+        roles, said = roles_by_name(names), dict(declared)
+        if END not in behind:
+            roles.pop("end", None)  # it is the model's own, or declared
+        roles |= {role: index for role, index in ids.items() if index >= 0}
+        if any(self.is_byte):  # nothing is unknown
+            for each in (roles, said):
+                each.pop("unknown", None)
+        return published_special(names, roles, said)
 
     def _bytes(self, index: int) -> bytes:
         if index == self.processor.unk_id():
@@ -192,6 +198,8 @@ class SentencePieceTokenizer(Tokenizer):
         only_keys(data, FILE_NAME, optional=("added", "special"))
         tokenizer = cls(data[FILE_NAME], read_names(data), read_roles(data))
         check_roles(tokenizer.special)
+        if tokenizer.special.get("unknown", unknown := tokenizer.processor.unk_id()) != unknown:
+            raise ValueError("the model has another token for what is unknown")
         return tokenizer
 
 

@@ -82,9 +82,16 @@ def roles_by_name(names: Mapping[int, str]) -> dict[Role, int]:
     return found
 
 
-def with_declared(roles: Mapping[Role, int], declared: Mapping[Role, int | None]) -> dict[Role, int]:
-    """The roles that a published vocabulary declares go before those that names tell; None: there is no such token."""
-    return {role: index for role, index in {**roles, **declared}.items() if index is not None}
+Declarations = Mapping[Role, int | None]
+"""Roles that the files of a published vocabulary declare; None: there is no such token."""
+
+
+def published_special(
+    names: Mapping[int, str], roles: Mapping[Role, int], declared: Declarations
+) -> tuple[Special, Declarations]:
+    """Declared roles go before those that names tell. Also gives those declarations that names do not tell."""
+    other = {role: index for role, index in declared.items() if index != roles.get(role)}
+    return Special(names, {role: index for role, index in {**roles, **other}.items() if index is not None}), other
 
 
 def learnt_special(first: int, added: Sequence[str], unknown: bool) -> Special:
@@ -160,12 +167,12 @@ def read_names(data: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def saved_roles(declared: Mapping[Role, int | None]) -> dict[str, Any]:
+def saved_roles(declared: Declarations) -> dict[str, Any]:
     """For `to_dict`: the roles for which a published vocabulary does not go by names; nothing where there are none."""
     return {"special": dict(declared)} if declared else {}
 
 
-def read_roles(data: Mapping[str, Any]) -> dict[Role, int | None]:
+def read_roles(data: Mapping[str, Any]) -> Declarations:
     """For `from_dict`: what `saved_roles` gave."""
     found = data.get("special", {})
     if not isinstance(found, dict) or ("special" in data and not found) or not found.keys() <= set(ROLES):

@@ -6,7 +6,7 @@ Kudo 2018, "Subword regularization", https://arxiv.org/abs/1804.10959
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Self
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seqlab.tokenizers.lattice import Pieces, Sampler
 from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
-from seqlab.tokenizers.special import Role, TokenizerSettings
+from seqlab.tokenizers.special import Declarations, TokenizerSettings
 from seqlab.tokenizers.tokenizer import refuse_surrogates
 
 WORD = re.compile(r" ?[^ \n]+|[ \n]")
@@ -45,9 +45,7 @@ class UnigramTokenizer(SentencePieceTokenizer):
 
     kind = "unigram"
 
-    def __init__(
-        self, model: bytes, added: Sequence[str] = (), declared: Mapping[Role, int | None] | None = None
-    ) -> None:
+    def __init__(self, model: bytes, added: Sequence[str] = (), declared: Declarations | None = None) -> None:
         super().__init__(model, added, declared)
         unknown = self.processor.unk_id()
         texts = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -21,16 +21,16 @@ from seqlab.tokenizers.pattern import SPECIALS, SpacedStream
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
 from seqlab.tokenizers.special import (
     NAMES,
-    Role,
+    Declarations,
     Special,
     TokenizerSettings,
     check_roles,
+    published_special,
     read_names,
     read_roles,
     roles_by_name,
     saved_names,
     saved_roles,
-    with_declared,
 )
 from seqlab.tokenizers.tokenizer import (
     TextStream,
@@ -106,10 +106,10 @@ class WordPieceTokenizer(LibraryTokenizer):
         tokens: Sequence[str],
         cleaning: Cleaning,
         added: Sequence[str] = (),
-        declared: Mapping[Role, int | None] | None = None,
+        declared: Declarations | None = None,
     ) -> None:
-        self.tokens, self.added, self.cleaning, self.declared = [*tokens, *added], list(added), cleaning, declared or {}
-        self.special = _special(self.tokens, added, self.declared)
+        self.tokens, self.added, self.cleaning = [*tokens, *added], list(added), cleaning
+        self.special, self.declared = _special(self.tokens, added, declared or {})
         unknown = self.special["unknown"]
         silent = self.special.names.keys() - {unknown}
         self.pieces = ["" if index in silent else token for index, token in enumerate(self.tokens)]
@@ -165,16 +165,16 @@ class WordPieceTokenizer(LibraryTokenizer):
             raise ValueError("a setting is neither true nor false")
         if "" in tokens or not set(tokens).isdisjoint(added):
             raise ValueError("a token is empty, or an added one is there already")
-        check_roles(_special([*tokens, *added], added, declared), "unknown")
+        check_roles(_special([*tokens, *added], added, declared)[0], "unknown")
         return cls(tokens, cleaning, added, declared)
 
 
-def _special(tokens: Sequence[str], added: Sequence[str], declared: Mapping[Role, int | None]) -> Special:
+def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations) -> tuple[Special, Declarations]:
     """Special tokens are what names tell, what was added, and what was declared to be one."""
     known = {name for names in NAMES.values() for name in names}.union(added)
     indices = {index for index, token in enumerate(tokens) if token in known}.union(declared.values())
     names = {index: tokens[index] for index in sorted(index for index in indices if index is not None)}
-    return Special(names, with_declared(roles_by_name(names), declared))
+    return published_special(names, roles_by_name(names), declared)
 
 
 class WordPieceStream(TextStream):
