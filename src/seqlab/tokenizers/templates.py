@@ -164,10 +164,14 @@ class Frame:
             return [self.whole(part, second) for part in _parts(first, self._left(room, second, longest), stride)]
         return [self.whole(first, part) for part in _parts(second, self._left(room, first, longest), stride)]
 
+    @property
+    def specials(self) -> int:
+        """How many special tokens stand around two texts."""
+        return sum(token is not None for _, token in self.pair)
+
     def _room(self, longest: int, second: Encoding | None) -> int:
         """For tokens of texts."""
-        slots = self.single if second is None else self.pair
-        own = sum(token is not None for _, token in slots)
+        own = self.specials if second is not None else sum(token is not None for _, token in self.single)
         if longest <= own:
             raise DataError(f"{longest} tokens leave no room for a text beside {own} special ones", hint="allow more")
         return longest - own
