@@ -202,6 +202,11 @@ def test_tokens_behind_the_vocabulary(tmp_path):
         ({"tokenizer_config.json": {"additional_special_tokens": ["<x>"]}}, r"'<x>' is not in the vocabulary"),
         ({"tokenizer_config.json": {"added_tokens_decoder": {"0": {"content": "<pad>"}}}}, r"'<pad>' has the id 0"),
         ({"tokenizer_config.json": {"added_tokens_decoder": {"x": {}}}}, r"'x' in 'added_tokens_decoder' has no token"),
+        ({"tokenizer_config.json": {"extra_special_tokens": 5}}, r"'extra_special_tokens' is 5, not a list"),
+        (
+            {"tokenizer_config.json": {"added_tokens_decoder": {"1": {"content": "<pad>", "special": False}}}},
+            r"'<pad>' is text, which is not implemented",
+        ),
         ({"added_tokens.json": {"<new>": "7"}}, r"'<new>' has the id '7'"),
     ],
 )

@@ -32,6 +32,8 @@ KEYS: Mapping[str, Role] = {
 }
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 MEND = "put right the file that is wrong, or download it again"
+FIXED = {"BertProcessing": BERT, "RobertaProcessing": ROBERTA}
+ENDS: tuple[tuple[str, Role], ...] = (("cls", "class"), ("sep", "separator"))
 PREFERRED: tuple[Role, ...] = ("class", "separator", "end", "begin", "pad", "mask")
 """By which of its roles a token is called in a template."""
 
@@ -82,9 +84,10 @@ def _add_roles(found: Declared, file: Mapping[str, Any], path: Path) -> None:
         found.roles[role] = (known, elsewhere) if name is None else (name, path)
     for key in LISTS:
         listed = file.get(key) or []
-        for one in listed.values() if isinstance(listed, Mapping) else listed:
-            if name := _name(one, key, path):
-                found.others[name] = path
+        names = list(listed.values()) if isinstance(listed, Mapping) else listed
+        if not isinstance(names, list):
+            raise DataError(f"'{key}' is {reprlib.repr(listed)}, not a list", where=str(path), hint=MEND)
+        found.others |= {name: path for name in (_name(one, key, path) for one in names) if name}
 
 
 def _name(value: Any, key: str, path: Path) -> str | None:
@@ -102,6 +105,9 @@ def _entries(config: Mapping[str, Any], path: Path) -> Iterator[tuple[int, str]]
         name = _name(entry, "added_tokens_decoder", path)
         if not number.isdecimal() or name is None:
             raise DataError(f"'{number}' in 'added_tokens_decoder' has no token", where=str(path), hint=MEND)
+        if isinstance(entry, Mapping) and not entry.get("special", True):
+            what = f"the added token '{name}' is text, which is not implemented: the ids would be others"
+            raise DataError(what, where=str(path), hint="use a vocabulary without it")
         yield int(number), name
 
 
@@ -137,31 +143,36 @@ def declared_template(
     tokenizer: Tokenizer, processor: Mapping[str, Any], ids: Mapping[str, int], path: Path
 ) -> Template | None:
     """What a `post_processor` puts around texts; None where it is what goes with the roles, or nothing."""
-    kind = processor.get("type")
     try:
-        if kind == "Sequence":
-            parts = [declared_template(tokenizer, part, ids, path) for part in processor["processors"]]
-            return next((part for part in parts if part is not None), None)
-        if kind in ("BertProcessing", "RobertaProcessing"):
-            for key, role in (("cls", "class"), ("sep", "separator")):
-                name, index = processor[key]
-                _same(name, index, ids, path)
-                if tokenizer.special.get(role) != index:  # type: ignore[call-overload]
-                    what = f"'{name}' is the {role} token in 'post_processor', but not elsewhere"
-                    raise DataError(what, where=str(path), hint=MEND)
-            found = BERT if kind == "BertProcessing" else ROBERTA
-        elif kind == "TemplateProcessing" and processor["special_tokens"]:
-            for name, entry in processor["special_tokens"].items():
-                (index,) = entry["ids"]
-                _same(name, index, ids, path)
-            found = Template(*(_line(processor[key], tokenizer, ids) for key in ("single", "pair")))
-        else:
+        found = _stated(tokenizer, processor, ids, path)
+        if found is None:
             return None
         usual, own = Frame(tokenizer.template, tokenizer.special), Frame(found, tokenizer.special)
     except (KeyError, TypeError, ValueError, AttributeError, RecipeError):
         what = "'post_processor' puts something around texts that is not implemented"
         raise DataError(what, where=str(path), hint="use a tokenizer.json of GPT-2's or BERT's kind") from None
     return None if _places(usual) == _places(own) else found
+
+
+def _stated(tokenizer: Tokenizer, processor: Mapping[str, Any], ids: Mapping[str, int], path: Path) -> Template | None:
+    kind = processor.get("type")
+    if kind == "Sequence":
+        parts = (_stated(tokenizer, part, ids, path) for part in processor["processors"])
+        return next((part for part in parts if part is not None), None)
+    if kind == "TemplateProcessing" and processor["special_tokens"]:
+        for name, entry in processor["special_tokens"].items():
+            (index,) = entry["ids"]
+            _same(name, index, ids, path)
+        return Template(*(_line(processor[key], tokenizer, ids) for key in ("single", "pair")))
+    if kind not in FIXED:
+        return None
+    for key, role in ENDS:
+        name, index = processor[key]
+        _same(name, index, ids, path)
+        if tokenizer.special.get(role) != index:
+            what = f"'{name}' is the {role} token in 'post_processor', but not elsewhere"
+            raise DataError(what, where=str(path), hint=MEND)
+    return FIXED[kind]
 
 
 def _same(name: str, index: int, ids: Mapping[str, int], path: Path) -> None:
