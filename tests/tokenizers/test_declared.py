@@ -12,7 +12,7 @@ import sentencepiece
 import transformers
 
 import seqlab
-from seqlab.errors import DataError
+from seqlab.errors import DataError, RunError
 from seqlab.tokenizers import Template, load_tokenizer
 from seqlab.tokenizers.bpe import ByteBPETokenizer
 from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -171,6 +171,27 @@ def test_roles_that_names_do_not_tell(tmp_path):
     ours.save(tmp_path / "saved")
     again = load_tokenizer(tmp_path / "saved")
     assert (dict(again.special), again.fingerprint) == (roles, ours.fingerprint)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "sentencepiece"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            {"special": special}
+            for special in (None, 5, {}, [], {"mask": 10**6}, {"mask": -1}, {"mask": "x"}, {"m": 1})
+        ),
+        {"special": {"end": None}},
+        *({"template": template} for template in (None, 5, [], ["A"], ["A", 5], ["A", "B A"], "AB", {"A": "A B"})),
+    ],
+)
+def test_malformed_files(kind, wrong, tmp_path):
+    tokenizer = {"wordpiece": WORDS, "bpe": BYTES}.get(kind) or load_tokenizer(model(tmp_path / "model", **T5))
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    with pytest.raises(RunError, match=r"tokenizer\.json: not a tokenizer, or damaged"):
+        load_tokenizer(tmp_path)
 
 
 def test_tokens_behind_the_vocabulary(tmp_path):

@@ -172,8 +172,8 @@ class WordPieceTokenizer(LibraryTokenizer):
 def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations) -> tuple[Special, Declarations]:
     """Special tokens are what names tell, what was added, and what was declared to be one."""
     known = {name for names in NAMES.values() for name in names}.union(added)
-    indices = {index for index, token in enumerate(tokens) if token in known}.union(declared.values())
-    names = {index: tokens[index] for index in sorted(index for index in indices if index is not None)}
+    said = set(declared.values())
+    names = {index: token for index, token in enumerate(tokens) if token in known or index in said}
     return published_special(names, roles_by_name(names), declared)
 
 
