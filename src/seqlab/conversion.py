@@ -17,7 +17,7 @@ from seqlab.recipe import Recipe
 from seqlab.run import Run, load
 from seqlab.tasks.language_modelling import LanguageModelling
 from seqlab.tokenizers import Tokenizer
-from seqlab.tokenizers.tokenizer import END
+from seqlab.tokenizers.special import END
 from seqlab.tokenizers.word import WordTokenizer
 
 

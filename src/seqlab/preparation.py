@@ -19,7 +19,7 @@ from torch import nn
 
 from seqlab import registry
 from seqlab.build import build
-from seqlab.data.batches import Examples, Split
+from seqlab.data.batches import Batch, Examples, Split
 from seqlab.data.leaks import overlap
 from seqlab.data.randomness import Key
 from seqlab.data.readers import held_out
@@ -173,8 +173,8 @@ class Prepared:
     def _answers(self, objective: Objective, few: list[Record]) -> list[str]:
         """What a model that answers with texts says to the first held-out examples."""
         device = next(objective.parameters()).device
-        batch = self.valid_split.batch(np.arange(len(few)), Key(0, 0)).to(device)
-        answers = self.task.answers(objective, batch, few)
+        batch = Batch(self.valid_split.batch(np.arange(len(few)), Key(0, 0)), records=few)
+        answers = self.task.answers(objective, batch.to(device))
         return [f"{' '.join(one['text'].split())} → {one['answer']}" for one in answers]
 
 

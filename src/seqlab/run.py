@@ -186,7 +186,7 @@ class Run:
         if not isinstance(self.task, Examinable):
             raise RunError("its task does not say what became of each example", where=str(self.folder))
         task, objective = self.task, self.answering
-        return self._each(cast(Examples, split), batch_size, lambda *about: list(task.outcomes(objective, *about)))
+        return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
 
     @property
     def _caution(self) -> dict[str, str]:
@@ -311,11 +311,11 @@ class Run:
         """
         task, split = task or self.task, cast(Examples, split)
 
-        def ask(batch: Batch, records: Sequence[Record]) -> list[Answer]:
-            answers = task.answers(self.answering, batch, records)
+        def ask(batch: Batch) -> list[Answer]:
+            answers = task.answers(self.answering, batch)
             counts = [] if task.tokenizer is None else unknown_tokens(task.tokenizer, batch)
             unknown = [{"unknown": count} for count in counts] or [{}] * len(answers)
-            each = zip(records, answers, unknown, strict=True)
+            each = zip(batch.records, answers, unknown, strict=True)
             return [{**_place(record), **answer, **own} for record, answer, own in each]
 
         def nothing(record: Record) -> Answer:
@@ -328,7 +328,7 @@ class Run:
         self,
         split: Examples,
         batch_size: int | None,
-        ask: Callable[[Batch, Sequence[Record]], list[Any]],
+        ask: Callable[[Batch], list[Any]],
         nothing: Callable[[Record], Any] = lambda record: None,
     ) -> Iterator[Any]:
         return each_example(split, batch_size or self.recipe.training.batch_size, self.device, ask, nothing)

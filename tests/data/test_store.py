@@ -69,6 +69,18 @@ def test_the_smallest_type_that_holds_the_vocabulary(vocab_size, dtype):
     assert list(store["text"][0]) == [vocab_size - 1, 0]
 
 
+def test_a_column_of_numbers(cache):
+    """Kept as numbers, in memory and in a file; a folder of ids under the same key is not taken for one of numbers."""
+    rows = [[0.1, -1e30, 3.0], [], [2.5]]
+    numbers = {"text": lambda texts: [np.array(row, np.float32) for row in rows[: len(texts)]]}
+    opened(records_of("a", "b", "c"), columns={"text": lambda texts: [[1], [2], [3]]}, vocab_size=2**32, end=None)
+    for keep in (True, False):
+        column = opened(records_of("a", "b", "c"), columns=numbers, vocab_size=None, end=None, keep=keep)["text"]
+        assert column.flat.dtype == np.float32
+        assert [own.tolist() for own in column] == [np.array(row, np.float32).tolist() for row in rows]
+    assert sorted(path.name for path in (cache / KEY).iterdir()) == ["meta.json", "text.numbers", "text.offsets"]
+
+
 def test_pieces_are_one_document():
     records = [*records_of("one ", "two ", ends=False), *records_of("three", "four")]
     text = opened(records)["text"]

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -12,6 +13,7 @@ from tolerance import SMALL_NET, close, rounding
 
 import seqlab
 from seqlab.cli import group
+from seqlab.data.randomness import Key
 from seqlab.errors import DataError, RecipeError
 from seqlab.launch import train
 from seqlab.recipe import Recipe
@@ -52,7 +54,7 @@ def recipe(folder, name="", suffix="csv", **changes):
     sections = {
         "task": {"kind": "classification", "summary": "last"},
         "data": {key: str(folder / f"{key}{name}.{suffix}") for key in ("train", "valid")},
-        "tokenizer": "word",
+        "tokenizer": {"kind": "word"},
         "model": {"kind": "recurrent-encoder", "cell": "gru", "width": 12, "dropout": 0.1},
         "objective": "classes",
         "training": {"steps": 80, "batch_size": 24, "learning_rate": 0.02, "evaluate_every": 40},
@@ -211,6 +213,32 @@ def test_texts_are_closed_and_cut(data):
     task, split = prepared(data, task={"longest": 3})
     assert all(text[-1] == task.tokenizer.end_id for text in split.texts)
     assert max(map(len, split.texts)) == 4
+
+
+def test_pairs_are_joined_by_the_template(data, tmp_path):
+    """Premise and hypothesis: both are learnt from and read, and answered from a table without labels."""
+    rows = [("text", "second", "label"), ("the red apple", "an apple", "yes"), ("a saw", "the old fig tree", "no")]
+    paths = {which: str(write(tmp_path / f"{which}.tsv", rows)) for which in ("train", "valid")}
+    tokenizer = {"kind": "word", "special": ["class", "separator"]}
+    task, split = prepared(data, task={"texts": "two"}, data=paths, tokenizer=tokenizer)
+    own, ids = (
+        task.tokenizer.special,
+        task.tokenizer.encode_batch(["the red apple", "an apple", "a saw", "the old fig"]),
+    )
+    assert task.tokenizer.unknown_id not in ids[1]
+    batch = split.batch(np.array([0, 1]), Key(0, 0))
+    joined = [own["class"], *ids[0], own["separator"], *ids[1], own["separator"]]
+    assert batch["tokens"][0, : len(joined)].tolist() == joined
+    assert batch["segments"][0, : len(joined)].tolist() == [0] * 5 + [1] * 3
+    assert [record.fields["second"] for record in batch.records] == ["an apple", "the old fig tree"]
+    _, cut = prepared(data, task={"texts": "two", "longest": 5}, data=paths, tokenizer=tokenizer)
+    assert cut.texts == [joined, [own["class"], *ids[2], own["separator"], *ids[3], own["separator"]]]
+    write(tmp_path / "asked.tsv", [row[:2] for row in rows])
+    run = seqlab.train(recipe(data, task={"texts": "two"}, data=paths, tokenizer=tokenizer), out=tmp_path / "run")
+    answers = list(run.predict(str(tmp_path / "asked.tsv")))
+    assert [answer["text"] for answer in answers] == ["the red apple\tan apple", "a saw\tthe old fig tree"]
+    assert [answer["answer"] for answer in answers] == ["yes", "no"]
+    assert [outcome.text for outcome in run.outcomes()] == [answer["text"] for answer in answers]
 
 
 def test_several_labels_may_be_none(data, tmp_path):

@@ -211,7 +211,7 @@ BERT = {
         (BPE, None, {"added_tokens": [{"content": "x"}]}, "'added_tokens' has no 'content' and 'id'"),
         (BPE, None, {"added_tokens": ["x"]}, "'added_tokens' has no 'content'"),
         (BPE, None, {"added_tokens": 7}, "'added_tokens' is 7, not a list"),
-        (BPE, None, {"added_tokens": [{"id": [1], "content": "x"}]}, "are not 0, 1, 2"),
+        (BPE, None, {"added_tokens": [{"id": [1], "content": "x"}]}, "the added token .x. has the id"),
         (
             BPE,
             None,

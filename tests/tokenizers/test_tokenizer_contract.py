@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seqlab import registry
-from seqlab.errors import DataError, RunError
+from seqlab.errors import DataError, RecipeError, RunError
 from seqlab.tokenizers import load_tokenizer
 
 CORPUS = [
@@ -46,6 +46,13 @@ VARIANTS = [
     ("sentencepiece", {"vocab_size": 120, "byte_fallback": False}),
     ("sentencepiece", {"vocab_size": 400, "normalization": "nmt_nfkc"}),
 ]
+ASKED = ["mask", "separator", "class", "pad", "begin", "<speaker>"]
+NAMES = ["<mask>", "<sep>", "<cls>", "<pad>", "<begin>", "<speaker>"]
+WITH_ROLES = [
+    (kind, {key: value + len(ASKED) if key == "vocab_size" and value else value for key, value in options.items()})
+    for kind, options in VARIANTS
+]
+"""The same vocabularies with all roles: as many tokens more as are asked for."""
 HARD = [
     "",
     "\0",
@@ -79,7 +86,9 @@ def learn(kind: str, **options: object):
     return cls.fit(iter(CORPUS), cls.Settings(kind=kind, **options))
 
 
-LEARNED = [learn(kind, **options) for kind, options in VARIANTS]
+PLAIN = [learn(kind, **options) for kind, options in VARIANTS]
+SPECIAL = [learn(kind, special=ASKED, **options) for kind, options in WITH_ROLES]
+LEARNED, VARIANTS = [*PLAIN, *SPECIAL], [*VARIANTS, *WITH_ROLES]
 each = pytest.mark.parametrize("tokenizer", LEARNED, ids=[f"{kind}-{options}" for kind, options in VARIANTS])
 
 
@@ -106,9 +115,70 @@ def test_vocabulary(tokenizer):
     assert tokenizer.token(0) == "<end>"
     assert tokenizer.unknown_id is None or tokenizer.token(tokenizer.unknown_id) == "<unk>"
     assert all(tokenizer.token(index) for index in range(size))
-    shown = [tokenizer.token(index) for index in range(size) if index not in (0, tokenizer.unknown_id)]
+    shown = [tokenizer.token(index) for index in range(size) if index not in tokenizer.special.names]
     assert len(set(shown)) == len(shown), "two tokens look the same"  # a word of the text may say `<end>`
     assert tokenizer.decode([0, 0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("plain", "special"), list(zip(PLAIN, SPECIAL, strict=True)), ids=[kind for kind, _ in WITH_ROLES]
+)
+def test_roles(plain, special, tmp_path):
+    """Those asked for follow the vocabulary, which is the same as without them; decoding leaves them out."""
+    size = plain.vocab_size
+    ids = range(size, size + len(ASKED))
+    assert special.vocab_size == size + len(ASKED)
+    roles = {role: index for role, index in zip(ASKED, ids, strict=True) if role != "<speaker>"}
+    assert dict(special.special) == {**plain.special, **roles}
+    assert special.special.others == {**plain.special.others, "<speaker>": ids[-1]}
+    assert plain.special.keys() == {"end"} | ({"unknown"} if plain.unknown_id is not None else set())
+    assert [special.token(index) for index in ids] == NAMES
+    assert [special.token(index) for index in range(size)] == [plain.token(index) for index in range(size)]
+    for text in [*CORPUS, *HARD]:
+        encoded = plain.encode(text)
+        assert special.encode(text) == encoded
+        mixed = [ids[0], *(index for token in encoded.ids for index in (token, ids[3])), 0, *ids]
+        assert special.decode(mixed) == plain.decode(encoded.ids)
+    special.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert (dict(loaded.special), loaded.special.names) == (dict(special.special), special.special.names)
+    assert plain.fingerprint != special.fingerprint == loaded.fingerprint
+
+
+@pytest.mark.parametrize("tokenizer", SPECIAL, ids=[kind for kind, _ in WITH_ROLES])
+@pytest.mark.parametrize("text", [*NAMES, " ".join(NAMES), "".join(NAMES), "[MASK] [SEP] <s> </s>"])
+def test_text_never_becomes_a_special_token(tokenizer, text):
+    """Whatever it says; not even where a text with these words was learnt from."""
+    again = type(tokenizer).fit(
+        iter([text * 20, *CORPUS]), type(tokenizer).Settings(kind=tokenizer.kind, special=ASKED, **room(tokenizer.kind))
+    )
+    for one in (tokenizer, again):
+        silent = one.special.names.keys() - {one.unknown_id}
+        assert silent.isdisjoint(one.encode(text).ids)
+        assert silent.isdisjoint(one.encode_batch([text])[0])
+
+
+def room(kind):
+    return {} if kind == "byte" else {"vocab_size": 450}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_can_be_asked_for(kind):
+    cls = registry.find("tokenizer", kind)
+    for wrong in (["end"], ["unknown"], ["cls"], ["<s>"], ["<mask>"], ["mask", "mask"], ["no brackets"], ["<A>"]):
+        with pytest.raises(ValueError, match=r"cannot be asked for|twice"):
+            cls.Settings(kind=kind, special=wrong)
+    with pytest.raises(RecipeError, match=r"no mask token.*tokenizer\.special: \[mask\]"):
+        PLAIN[KINDS.index(kind)].special.need("mask")
+    assert SPECIAL[KINDS.index(kind)].special.need("mask") == PLAIN[KINDS.index(kind)].vocab_size
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "byte"])
+def test_special_tokens_take_room(kind):
+    cls = registry.find("tokenizer", kind)
+    least = {"bpe": 257, "unigram": 259, "sentencepiece": 259}.get(kind, 4)
+    with pytest.raises(DataError, match="no room"):
+        cls.fit(iter(CORPUS), cls.Settings(kind=kind, vocab_size=least, special=ASKED))
 
 
 @each
@@ -272,6 +342,8 @@ def test_malformed_files(tokenizer, wrong, tmp_path):
         path.write_text(json.dumps(tree | {key: wrong}), encoding="utf-8")
         with pytest.raises(RunError, match=r"tokenizer\.json"):
             load_tokenizer(tmp_path)
+        if key == "added":
+            continue  # without it, it is a vocabulary without them
         path.write_text(json.dumps({name: value for name, value in tree.items() if name != key}), encoding="utf-8")
         with pytest.raises(RunError, match=r"tokenizer\.json"):
             load_tokenizer(tmp_path)

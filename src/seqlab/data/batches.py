@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +16,21 @@ from seqlab.data.records import Record
 
 
 class Batch(dict[str, Tensor]):
-    """Named tensors: `tokens`, `targets`, `mask` (True = real), `source.tokens`, ...: what the objective reads."""
+    """Named tensors: `tokens`, `targets`, `mask` (True = real), `source.tokens`, ...: what the objective reads.
+
+    It may carry the `records` that its rows were made of. They are not tensors and stay where they are; a batch made of
+    another one keeps them.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, Tensor] | None = None, /, *, records: Sequence[Record] = (), **named: Tensor
+    ) -> None:
+        super().__init__(tensors or {}, **named)
+        self.records = records or getattr(tensors, "records", ())
 
     def to(self, device: torch.device) -> Batch:
-        return Batch({name: tensor.to(device, non_blocking=True) for name, tensor in self.items()})
+        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in self.items()}
+        return Batch(moved, records=self.records)
 
     def part(self, name: str) -> dict[str, Tensor] | None:
         """The tensors called `name.…`, without that prefix; None if there are none."""
@@ -49,7 +60,7 @@ class Split(Protocol):
         ...
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        """These examples as tensors; anything random about them is keyed."""
+        """These examples as tensors, with their records if the split has them in memory; anything random is keyed."""
         ...
 
 

@@ -4,7 +4,8 @@ A text larger than memory can be trained on, and a second run on the same data s
 folder
 
     <cache>/tokens/<key>/
-      text.ids        the ids of all documents, one after the other, as uint8, uint16 or uint32
+      text.ids        the ids of all documents, one after the other, as uint8, uint16 or uint32; of a column of
+                      numbers, text.numbers: float32
       text.offsets    int64: document i is ids[offsets[i] : offsets[i + 1]]
       meta.json       totals; written last
 
@@ -33,6 +34,7 @@ from seqlab.errors import DataError
 
 Ids = NDArray[Any]
 Encoder = Callable[[list[str]], Sequence[Sequence[int] | Ids]]
+"""From texts to their ids, or to their numbers."""
 BATCH = 1 << 21
 """Characters that are encoded at once."""
 RECORD = 64
@@ -51,7 +53,7 @@ class Totals:
 
 
 class Column:
-    """One column of a store: `flat` has all ids, `column[i]` those of document i."""
+    """One column of a store: `flat` has all ids (or numbers), `column[i]` those of document i."""
 
     def __init__(self, flat: Ids, offsets: Ids, totals: Totals) -> None:
         self.flat, self.offsets = flat, offsets
@@ -59,8 +61,8 @@ class Column:
         self.characters, self.bytes = totals.characters, totals.bytes
 
     @classmethod
-    def mapped(cls, folder: Path, lock: Lock, role: str, dtype: str, totals: Totals) -> Self:
-        flat = _mapped(folder / f"{role}.ids", lock, dtype, totals.tokens)
+    def mapped(cls, folder: Path, lock: Lock, role: str, plan: _Plan, totals: Totals) -> Self:
+        flat = _mapped(folder / f"{role}.{plan.holds}", lock, plan.dtype, totals.tokens)
         offsets = _mapped(folder / f"{role}.offsets", lock, "int64", totals.documents + 1)
         return cls(flat, offsets, totals)
 
@@ -96,7 +98,7 @@ class TokenStore:
         columns: Mapping[str, Encoder],
         key: str,
         *,
-        vocab_size: int,
+        vocab_size: int | None,
         end: int | None = 0,
         about: str = "",
         size: int | None = None,
@@ -104,7 +106,8 @@ class TokenStore:
     ) -> Self:
         """The store of a key (a sha256 of all that decides what is in it), built from the records if need be.
 
-        `end` is appended to each document: after a record that `ends`, not between the pieces of one.
+        Columns hold ids below `vocab_size`, or numbers where that is None. `end` is appended to each document: after
+        a record that `ends`, not between the pieces of one.
         `about` tells people what is encoded, and `size` how many bytes of text it is, where that is known.
         What is not to be kept is encoded into memory, and the cache is left alone.
         """
@@ -126,7 +129,7 @@ class TokenStore:
             if meta["made"] != plan.made():
                 return None
             totals = {role: Totals(**meta["columns"][role]) for role in plan.encoders}
-            return cls({role: Column.mapped(folder, lock, role, plan.dtype, totals[role]) for role in plan.encoders})
+            return cls({role: Column.mapped(folder, lock, role, plan, totals[role]) for role in plan.encoders})
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -144,7 +147,7 @@ class TokenStore:
 
         return cls(
             {
-                role: Column(array(f"{role}.ids", plan.dtype), array(f"{role}.offsets", "int64"), total)
+                role: Column(array(f"{role}.{plan.holds}", plan.dtype), array(f"{role}.offsets", "int64"), total)
                 for role, total in totals.items()
             }
         )
@@ -156,12 +159,18 @@ class TokenStore:
 @dataclass(frozen=True)
 class _Plan:
     encoders: dict[str, Encoder]
-    vocab_size: int
+    vocab_size: int | None
     end: int | None
     about: str
 
     @property
+    def holds(self) -> str:
+        return "numbers" if self.vocab_size is None else "ids"
+
+    @property
     def dtype(self) -> str:
+        if self.vocab_size is None:
+            return "float32"
         return next(f"uint{bits}" for bits in (8, 16, 32) if self.vocab_size <= 2**bits)
 
     def made(self) -> dict[str, object]:
@@ -190,7 +199,7 @@ def _encode(
     opened: Callable[[str], BinaryIO], records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]
 ) -> dict[str, Totals]:
     """Written into the two files of each column, which `opened` gives by name."""
-    writers = {role: _Writer(plan, opened(f"{role}.ids"), opened(f"{role}.offsets")) for role in plan.encoders}
+    writers = {role: _Writer(plan, opened(f"{role}.{plan.holds}"), opened(f"{role}.offsets")) for role in plan.encoders}
     for batch in _batches(records):
         ends = np.array([record.ends for record in batch])
         for role, encode in plan.encoders.items():
@@ -234,8 +243,9 @@ class _Writer:
 
     def write(self, texts: list[str], encoded: Sequence[Sequence[int] | Ids], ends: NDArray[np.bool_]) -> None:
         flat = np.concatenate([np.empty(0, "uint8"), *(np.asarray(ids) for ids in encoded if len(ids))])
-        if flat.size and not (flat.min() >= 0 and flat.max() < self.plan.vocab_size):
-            raise ValueError(f"ids from {flat.min()} to {flat.max()} where there are {self.plan.vocab_size}")
+        vocab_size = self.plan.vocab_size
+        if vocab_size is not None and flat.size and not (flat.min() >= 0 and flat.max() < vocab_size):
+            raise ValueError(f"ids from {flat.min()} to {flat.max()} where there are {vocab_size}")
         flat = flat.astype(self.plan.dtype, copy=False)
         stops = np.cumsum([len(ids) for ids in encoded])
         if self.plan.end is not None:

@@ -17,7 +17,7 @@ from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.tasks.outcomes import LineRead
 from seqlab.tokenizers import Tokenizer
-from seqlab.tokenizers.tokenizer import END
+from seqlab.tokenizers.special import END
 
 Scored = ScoredWindows | ScoredLanes
 

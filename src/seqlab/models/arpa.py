@@ -37,8 +37,8 @@ from seqlab.models.ngram import NGram
 from seqlab.models.ngram_counting import END
 from seqlab.models.ngram_smoothing import Floats
 from seqlab.models.ngram_tables import Tables
-from seqlab.tokenizers.tokenizer import END as END_WORD
-from seqlab.tokenizers.tokenizer import UNKNOWN
+from seqlab.tokenizers.special import END as END_WORD
+from seqlab.tokenizers.special import UNKNOWN
 
 BEGINS, ENDS = "<s>", "</s>"
 LN10 = math.log(10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ def each_example(
     split: Examples,
     rows: int,
     device: torch.device,
-    ask: Callable[[Batch, Sequence[Record]], list[Any]],
+    ask: Callable[[Batch], list[Any]],
     nothing: Callable[[Record], Any] = lambda record: None,
 ) -> Iterator[Any]:
     """What `ask` finds about each example; `nothing` says it of those that have nothing to read.
@@ -39,8 +39,8 @@ def each_example(
         alike = read[np.argsort(lengths[read], kind="stable")]
         for batch in _cut(alike, lengths, rows):
             with torch.no_grad():
-                tensors = split.batch(batch, Key(0, 0)).to(device)
-                answers = ask(tensors, [own[index] for index in batch.tolist()])
+                tensors = Batch(split.batch(batch, Key(0, 0)), records=[own[index] for index in batch.tolist()])
+                answers = ask(tensors.to(device))
             found |= dict(zip(batch.tolist(), answers, strict=True))
         yield from (found[index] for index in indices.tolist())
 

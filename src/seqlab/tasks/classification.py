@@ -28,10 +28,14 @@ from seqlab.tasks.outcomes import Classified
 from seqlab.tasks.task import Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.fitted import fitted
+from seqlab.tokenizers.templates import Frame, ModelInput
 
 
 class LabelledTexts(Examples):
-    """Texts as tokens, and what is right of each: the number of a class, or of each class whether it is one."""
+    """Texts as tokens, and what is right of each: the number of a class, or of each class whether it is one.
+
+    Of pairs, `segments` says which text a token belongs to.
+    """
 
     def __init__(
         self,
@@ -39,9 +43,10 @@ class LabelledTexts(Examples):
         labels: Tensor | None,
         records: Sequence[Record],
         training: bool = False,
+        segments: Sequence[Sequence[int]] | None = None,
     ) -> None:
         super().__init__([len(text) for text in texts], training)
-        self.texts, self.labels, self.read = texts, labels, records
+        self.texts, self.labels, self.read, self.segments = texts, labels, records, segments
 
     def records(self) -> Sequence[Record]:
         return self.read
@@ -49,13 +54,20 @@ class LabelledTexts(Examples):
     def batch(self, indices: Indices, key: Key) -> Batch:
         tokens, mask = padded([self.texts[index] for index in indices])
         known = {} if self.labels is None else {"labels": self.labels[torch.from_numpy(indices)]}
-        return Batch(tokens=tokens, mask=mask, **known)
+        if self.segments is not None:
+            known["segments"] = padded([self.segments[index] for index in indices])[0]
+        return Batch(tokens=tokens, mask=mask, **known, records=[self.read[index] for index in indices])
 
 
 class Classification(Task):
-    """The labels are those of the training data. `<end>` closes every text, so that none is empty."""
+    """The labels are those of the training data. `<end>` closes every text, so that none is empty.
+
+    Two texts are read as one, as the tokenizer's template joins them.
+    """
 
     class Settings(PartSettings):
+        texts: Literal["one", "two"] = "one"
+        """What has a label: one text, or a pair of them (`text` and `second`): does one follow from the other?"""
         labels: Literal["one", "several"] = "one"
         """Of a text: exactly one, or any number of them, none too."""
         separator: str = Field(default=",", min_length=1)
@@ -65,7 +77,7 @@ class Classification(Task):
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of that vector."""
         longest: int | None = Field(default=None, gt=0)
-        """Tokens that are read of a text; the rest of a longer one is left out."""
+        """Tokens that are read of a text, or of both together; the rest of a longer one is left out."""
 
     tokenizer: Tokenizer
     metric = "error"
@@ -75,7 +87,8 @@ class Classification(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Classification:
-        task = cls.restore(recipe, tokenizer or fitted(recipe.tokenizer, recipe.data), {"labels": []})
+        roles = _texts(cast(Classification.Settings, recipe.task))
+        task = cls.restore(recipe, tokenizer or fitted(recipe.tokenizer, recipe.data, roles), {"labels": []})
         records = task._records(recipe.data, "train")
         task.labels = learnt_labels((label for one in records for label in task._named(one)), recipe.data)
         return task
@@ -86,7 +99,8 @@ class Classification(Task):
 
     @classmethod
     def reads(cls, recipe: Recipe) -> Asked:
-        return Asked(recipe.data, ("text", "label"), reads_symbols(recipe))
+        roles = _texts(cast(Classification.Settings, recipe.task))
+        return Asked(recipe.data, (*roles, "label"), reads_symbols(recipe))
 
     def memory(self) -> dict[str, Any]:
         return {"labels": self.labels}
@@ -117,16 +131,34 @@ class Classification(Task):
             labels = torch.zeros(len(known), len(self.labels), dtype=torch.bool)
             for row, several in enumerate(known):
                 labels[row, several] = True
-        return LabelledTexts(self._encoded(records), labels, records, training)
+        return self._split(records, labels, training)
 
     def asked(self, data: DataSettings) -> LabelledTexts:
-        records = list(_whole(self._records(as_given(data), "valid", ("text",))))
-        return LabelledTexts(self._encoded(records), None, records)
+        roles = _texts(self.settings)
+        records = self._records(as_given(data), "valid", roles)
+        return self._split(list(_whole(records) if len(roles) == 1 else records), None, training=False)
 
     def _records(
-        self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "label")
+        self, data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] | None = None
     ) -> Iterator[Record]:
+        roles = roles or (*_texts(self.settings), "label")
         return read(data, which, roles, symbols=self.tokenizer.unit == "symbol")
+
+    def _split(self, records: Sequence[Record], labels: Tensor | None, training: bool) -> LabelledTexts:
+        if self.settings.texts == "one":
+            return LabelledTexts(self._encoded(records), labels, records, training)
+        pairs = self._pairs(records)
+        texts, segments = [pair.ids for pair in pairs], [pair.segments for pair in pairs]
+        return LabelledTexts(texts, labels, records, training, segments)
+
+    def _pairs(self, records: Sequence[Record]) -> list[ModelInput]:
+        frame, pairs = Frame(self.tokenizer.template, self.tokenizer.special), []
+        for record in records:
+            with record.blamed():
+                first, second = (self.tokenizer.encode(record.fields[role]) for role in _texts(self.settings))
+                room = len(first) + len(second) if self.settings.longest is None else self.settings.longest
+                pairs.append(frame.cut(first, second, room + frame.specials))
+        return pairs
 
     def _encoded(self, records: Sequence[Record]) -> list[list[int]]:
         longest, end = self.settings.longest, self.tokenizer.end_id
@@ -157,13 +189,17 @@ class Classification(Task):
         macro = sum(each) / max(1, len(each))
         return {"loss": totals["sum"] / totals["count"], **own, "macro_f1": macro, "examples": int(totals["count"])}
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         logits = cast(Classes, objective).logits(batch)
         one = self.settings.labels == "one"
         probabilities = (logits.softmax(-1) if one else logits.sigmoid()).tolist()
         answer = self._one if one else self._several
-        each = zip(records, probabilities, strict=True)
-        return [{"text": record.fields["text"], **answer(p)} for record, p in each]
+        each = zip(batch.records, probabilities, strict=True)
+        return [{"text": self._given(record), **answer(p)} for record, p in each]
+
+    def _given(self, record: Record) -> str:
+        """What was read, with a tab between two texts."""
+        return "\t".join(record.fields[role] for role in _texts(self.settings))
 
     def _one(self, p: Sequence[float]) -> dict[str, Any]:
         return answered(self.labels, p)
@@ -174,7 +210,7 @@ class Classification(Task):
         labels = [label for label, probability in named.items() if probability > 0.5]
         return {"answer": f"{self.settings.separator} ".join(labels), "labels": labels, "probabilities": named}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Classified]:
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Classified]:
         logits, labels = cast(Classes, objective).logits(batch), batch["labels"]
         several = labels.dim() == 2
         if several:
@@ -183,16 +219,17 @@ class Classification(Task):
         else:
             losses = F.cross_entropy(logits, labels, reduction="none")
             p, given = logits.softmax(-1), [[label] for label in labels.tolist()]
+        each = zip(batch.records, losses.tolist(), given, p.tolist(), strict=True)
         return [
             Classified(
                 record,
-                record.fields["text"],
+                self._given(record),
                 loss,
                 [self.labels[label] for label in right],
                 dict(zip(self.labels, probabilities, strict=True)),
                 several,
             )
-            for record, loss, right, probabilities in zip(records, losses.tolist(), given, p.tolist(), strict=True)
+            for record, loss, right, probabilities in each
         ]
 
     def signature(self, split: Split) -> dict[str, Any]:
@@ -226,6 +263,11 @@ def answered(labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
     """The most probable label, and how probable all of them are."""
     probability, answer = max(zip(p, labels, strict=True), key=lambda pair: pair[0])
     return {"answer": answer, "probability": probability, "probabilities": dict(zip(labels, p, strict=True))}
+
+
+def _texts(settings: Classification.Settings) -> tuple[str, ...]:
+    """The roles of what is read."""
+    return ("text",) if settings.texts == "one" else ("text", "second")
 
 
 def _whole(records: Iterator[Record]) -> Iterator[Record]:

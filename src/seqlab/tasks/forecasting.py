@@ -221,7 +221,7 @@ class Forecasting(Task):
         short = cast(SeriesWindows, split).shorter
         return {**shape, **({"shorter windows": short} if short else {}), "naive": "the last value"}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Forecasted]:
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Forecasted]:
         """Of what follows whole windows, in the units of the data."""
         targets, mask = batch["targets"], batch.get("mask")
         every = targets.dim() == 4
@@ -232,7 +232,7 @@ class Forecasting(Task):
             for one in (targets, forecasts)
         )
         losses = np.square(forecast - truth).sum((1, 2)).tolist()
-        each = zip(records, losses, truth.tolist(), forecast.tolist(), strict=True)
+        each = zip(batch.records, losses, truth.tolist(), forecast.tolist(), strict=True)
         return [Forecasted(record, "", loss, self.names, right, own) for record, loss, right, own in each]
 
     def ahead(self, steps: int) -> Forecasting:
@@ -268,7 +268,7 @@ class Forecasting(Task):
     def nothing(self, record: Record) -> dict[str, Any]:
         return {"answer": "", "forecast": {}}
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
         names, mask = self.names, batch.get("mask")
         for row, inputs in enumerate(batch["inputs"]):  # one by one: what follows the end of each is read after it

@@ -74,6 +74,6 @@ class LineRead(Outcome):
 
 @runtime_checkable
 class Examinable(Protocol):
-    """A task that can say what became of each example of a batch."""
+    """A task that can say what became of each example of a batch with records."""
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> Sequence[Outcome]: ...
+    def outcomes(self, objective: Objective, batch: Batch) -> Sequence[Outcome]: ...

@@ -64,14 +64,14 @@ class Sources:
         numbers = self.numbers.get(role, {"mean": [], "spread": []})
         return [*self.labels.get(role, []), *zip(numbers["mean"], numbers["spread"], strict=True)]
 
-    def encoder(self, role: str) -> tuple[Encoder, int, int | None]:
-        """From texts to what a store keeps, how many different ids that has, and what closes each. Of numbers, the ids
-        are the bits of floats."""
+    def encoder(self, role: str) -> tuple[Encoder, int | None, int | None]:
+        """From texts to what a store keeps, how many different ids that has (None: it is numbers), and what closes
+        each."""
         kind = self.conditions.get(role, "text")
         if kind == "label":
-            return lambda texts: [[self._label(role, text)] for text in texts], 2**32, None
+            return lambda texts: [[self._label(role, text)] for text in texts], len(self.labels[role]), None
         if kind == "numbers":
-            return lambda texts: [self._bits(role, text) for text in texts], 2**32, None
+            return lambda texts: [self._scaled(role, text) for text in texts], None, None
         return self.tokenizer.encode_batch, self.tokenizer.vocab_size, self.tokenizer.end_id
 
     def encoded(self, role: str, text: str) -> Ids:
@@ -87,10 +87,10 @@ class Sources:
             raise DataError(f"the {role} '{label}' is not in the training data", hint=f"there are {listed}")
         return known.index(label)
 
-    def _bits(self, role: str, text: str) -> NDArray[np.uint32]:
+    def _scaled(self, role: str, text: str) -> NDArray[np.float32]:
         own = self.numbers[role]
         scaled = (np.array(_parsed(text, role, len(own["mean"]))) - own["mean"]) / own["spread"]
-        return scaled.astype(np.float32).view(np.uint32)
+        return scaled.astype(np.float32)
 
     def tensors(self, rows: Sequence[Sequence[Ids]]) -> Batch:
         """`tokens` and `mask` (S, N), and `values` (S, N) where there are numbers, from what the store keeps."""
@@ -98,11 +98,11 @@ class Sources:
         batch = Batch(tokens=tokens, mask=mask)
         if self.numbers:
             batch["values"] = torch.zeros(tokens.shape)
-            numbers = [np.asarray(one, np.uint32) for row in rows for one in self._of("numbers", row)]
+            numbers = [np.asarray(one, np.float32) for row in rows for one in self._of("numbers", row)]
             first = self.tokenizer.vocab_size
             places = [index for index, one in enumerate(self._all_beyond()) if not isinstance(one, str)]
             is_number = torch.isin(tokens, torch.tensor([first + place for place in places])) & mask
-            batch["values"][is_number] = torch.from_numpy(np.concatenate(numbers).view(np.float32).copy())
+            batch["values"][is_number] = torch.from_numpy(np.concatenate(numbers))
         return batch
 
     def _ids(self, row: Sequence[Ids]) -> list[int]:

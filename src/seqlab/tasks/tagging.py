@@ -127,8 +127,8 @@ class Tagging(Task):
                 hint = f"the tags are {known}: put the sentence right, or add such ones to data.train"
                 raise DataError(what, where=sentence.record.place, hint=hint)
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
-        return [self._answer(*each) for each in zip(records, cast(Tags, objective).best(batch), strict=True)]
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        return [self._answer(*each) for each in zip(batch.records, cast(Tags, objective).best(batch), strict=True)]
 
     def nothing(self, record: Record) -> dict[str, Any]:
         return self._answer(record, [])
@@ -158,11 +158,11 @@ class Tagging(Task):
             figures |= {"error": 1 - f1, "precision": precision, "recall": recall, "f1": f1}
         return {**figures, "words": int(totals["words"]), "unknown": split.unknown}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Tagged]:
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Tagged]:
         found, names = cast(Tags, objective).examined(batch), self.known.tags
         rows = zip(found.losses, found.found, found.probabilities, found.counted, strict=True)
         outcomes = []
-        for record, (loss, tags, p, counted) in zip(records, rows, strict=True):
+        for record, (loss, tags, p, counted) in zip(batch.records, rows, strict=True):
             words, given = (np.array(record.fields[role].split(), dtype=object) for role in ("text", "tags"))
             counts = counted[: len(words)].cpu().numpy()
             chosen = [names[tag] for tag in tags[counted].tolist()]
@@ -209,7 +209,8 @@ class TaggedSentences(Examples):
         spelt = torch.zeros_like(tokens)
         spelt[mask] = torch.from_numpy(which)
         spellings = torch.from_numpy(self.spellings.of(different))
-        batch = Batch(tokens=tokens, mask=mask, spelt=spelt, spellings=spellings)
+        records = [self.sentences[index].record for index in indices]
+        batch = Batch(tokens=tokens, mask=mask, spelt=spelt, spellings=spellings, records=records)
         if not self.sentences[indices[0]].tags:
             return batch
         batch["tags"] = padded([self.tags[index] for index in indices])[0]

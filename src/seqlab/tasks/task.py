@@ -119,8 +119,8 @@ class Task(ABC):
         """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
         raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """For models that answer: what a person reads about each example of a batch, as plain data.
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
+        """For models that answer: what a person reads about each example of a batch with records, as plain data.
 
         `text` is what was asked, exactly as its record has it, and `answer` the answer in a line; other keys as they
         are.

@@ -208,7 +208,7 @@ class Translation(Task):
         roles: list[str],
         records: Callable[[], Iterator[Record]] | None = None,
     ) -> dict[str, Column]:
-        """The ids of each role, from the store. (Numbers are kept as the bits of floats.)"""
+        """The ids, or the numbers, of each role, from the store."""
         found = {}
         for role in roles:
             encode, vocab, end = self.sources.encoder(role)
@@ -240,7 +240,7 @@ class Translation(Task):
 
     def judged(self, objective: Objective, split: Split, rows: int) -> float:
         writer, device = packed(objective), next(objective.parameters()).device
-        answers = each_example(cast(Pairs, split), rows, device, lambda *asked: self.answers(writer, *asked))
+        answers = each_example(cast(Pairs, split), rows, device, lambda batch: self.answers(writer, batch))
         texts = [answer["answer"] for answer in islice(answers, self.settings.judged)]
         references = [[record.fields[TARGET]] for record in islice(cast(Pairs, split).records(), len(texts))]
         return Judged([self.metric], texts, references).values()[self.metric]
@@ -265,10 +265,10 @@ class Translation(Task):
                 raise DataError(self._too_long(length), hint="shorten it")
         return Prompts([[self.tokenizer.end_id] for _ in texts], self.sources.tensors(rows))
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         """An empty source is answered like any other, by what the model says to it."""
         answers = self._answers(objective, batch)
-        return [{"text": self.given(record), **one} for record, one in zip(records, answers, strict=True)]
+        return [{"text": self.given(record), **one} for record, one in zip(batch.records, answers, strict=True)]
 
     def given(self, record: Record) -> str:
         """What an example asks for, as it stands in its line or row: its conditions, with tabs between them."""
@@ -350,12 +350,12 @@ class Translation(Task):
                 answer |= {"tokens": self.sources.pieces(one.tokens), "alignment": most(weights)}
         return {**each[0], **read, **({"n_best": each} if self.decoding.best > 1 else {})}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Written]:
-        answers, mask = self.answers(objective, batch, records), batch["mask"]
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Written]:
+        answers, mask = self.answers(objective, batch), batch["mask"]
         output = cast(NextToken, objective).read(batch, None)
         losses = torch.zeros(mask.shape, device=mask.device)
         losses[mask] = cast(LanguageModel, objective.body).losses(output.states[mask], batch["targets"][mask]).float()
-        each = zip(records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
+        each = zip(batch.records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
         return [
             Written(record, one["text"], loss, one["answer"], record.fields[TARGET], tokens)
             for record, one, loss, tokens in each

@@ -54,7 +54,8 @@ class Trees(Examples):
         places = np.flatnonzero(mask.numpy())[order]
         known = {} if self.labels is None else {"labels": padded([self.labels[index] for index in indices])[0]}
         plan = {"places": places, "children": children, "pieces": pieces}
-        return Batch(tokens=tokens, mask=mask, **{name: torch.from_numpy(of) for name, of in plan.items()}, **known)
+        known |= {name: torch.from_numpy(of) for name, of in plan.items()}
+        return Batch(tokens=tokens, mask=mask, **known, records=[self.read[index] for index in indices])
 
 
 class TreeClassification(Task):
@@ -130,10 +131,10 @@ class TreeClassification(Task):
             own["binary_accuracy"] = totals["polar_right"] / totals["polar"]
         return {**own, "nodes_accuracy": nodes, "examples": int(totals["roots"]), "nodes": int(totals["count"])}
 
-    def answers(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         """The root's label; and in `tree`, that of every phrase."""
         p = cast(NodeClasses, objective).logits(batch).softmax(-1).cpu()
-        rows = zip(records, batch["mask"].cpu(), p, strict=True)
+        rows = zip(batch.records, batch["mask"].cpu(), p, strict=True)
         return [self._answer(record, own[real]) for record, real, own in rows]
 
     def _answer(self, record: Record, p: Tensor) -> dict[str, Any]:
@@ -146,15 +147,15 @@ class TreeClassification(Task):
     def nothing(self, record: Record) -> dict[str, Any]:
         return {**super().nothing(record), "tree": ""}
 
-    def outcomes(self, objective: Objective, batch: Batch, records: Sequence[Record]) -> list[Classified]:
+    def outcomes(self, objective: Objective, batch: Batch) -> list[Classified]:
         """Of the roots."""
-        rows, root = torch.arange(len(records)), batch["mask"].sum(1).cpu() - 1
+        rows, root = torch.arange(len(batch["mask"])), batch["mask"].sum(1).cpu() - 1
         logits = cast(NodeClasses, objective).logits(batch)[rows, root]
         labels = batch["labels"][rows, root]
         losses, p = F.cross_entropy(logits, labels, reduction="none").tolist(), logits.softmax(-1).tolist()
         given = [[self.labels[label]] for label in labels.tolist()]
         named = [dict(zip(self.labels, own, strict=True)) for own in p]
-        each = zip(records, losses, given, named, strict=True)
+        each = zip(batch.records, losses, given, named, strict=True)
         return [Classified(record, record.fields["text"], *about) for record, *about in each]
 
     def signature(self, split: Split) -> dict[str, Any]:

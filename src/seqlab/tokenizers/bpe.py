@@ -12,12 +12,22 @@ from pydantic import Field
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.dictionary import DICTIONARY, count_words
 from seqlab.tokenizers.library import LibraryTokenizer
 from seqlab.tokenizers.merges import MOST_SYMBOLS, known_first, learn_merges
-from seqlab.tokenizers.tokenizer import (
+from seqlab.tokenizers.special import (
     END,
+    Declarations,
+    TokenizerSettings,
+    check_roles,
+    published_special,
+    read_names,
+    read_roles,
+    roles_by_name,
+    saved_names,
+    saved_roles,
+)
+from seqlab.tokenizers.tokenizer import (
     ByteStream,
     decode_bytes,
     distinct_strings,
@@ -34,8 +44,6 @@ def _byte_of_sign() -> dict[str, int]:
 
 
 BYTE_OF_SIGN = _byte_of_sign()
-ENDS = (END, "<|endoftext|>", "</s>")
-"""What closes a text: here, in GPT-2's vocabulary, and in those made of it."""
 # A word with the space before it, or blanks: cut by itself or where it stands, the library makes the same of it.
 # To the library U+001C to U+001F are no blanks, as they are to Python.
 BLANK, SIGN = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
@@ -56,7 +64,7 @@ class ByteBPETokenizer(LibraryTokenizer):
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "bpe"
         vocab_size: int = Field(default=1024, ge=257, le=MOST_SYMBOLS)
         """At most this many: pairs that were seen only once are not merged."""
@@ -69,14 +77,24 @@ class ByteBPETokenizer(LibraryTokenizer):
 
     kind = "bpe"
 
-    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
-        self.tokens, self.merges = list(tokens), list(merges)
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        added: Sequence[str] = (),
+        declared: Declarations | None = None,
+    ) -> None:
+        self.tokens, self.merges, self.added = [*tokens, *added], list(merges), list(added)
         # Special tokens are neither bytes nor merged. They are in the vocabulary but are no "added tokens": the
         # library never looks for them in a text, and no merge makes them.
         text = BYTE_OF_SIGN.keys() | {left + right for left, right in merges}
-        self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in tokens]
+        self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in self.tokens]
+        names = {index: token for index, token in enumerate(self.tokens) if token not in text}
+        roles, said = dict(roles_by_name(names)), dict(declared or {})
+        for each in (roles, said):
+            each.pop("unknown", None)  # all bytes are known
+        self.special, self.declared = published_special(names, roles, said)
         ids = {token: index for index, token in enumerate(self.tokens)}
-        self.end_id = next(ids[name] for name in ENDS if name in ids and name not in text)
         self.encoder = tokenizers.Tokenizer(BPE(vocab=ids, merges=self.merges))
         self.encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
 
@@ -85,7 +103,7 @@ class ByteBPETokenizer(LibraryTokenizer):
         if settings.vocab is not None:
             from seqlab.tokenizers.published import load_published
 
-            return load_published(settings.vocab, cls)
+            return load_published(settings.vocab, cls, settings.special)
         words: Counter[str] = Counter()
         cutter = ByteLevel(add_prefix_space=False)
         for unit, count in count_words(texts, UNIT.findall, settings.dictionary).items():
@@ -94,10 +112,10 @@ class ByteBPETokenizer(LibraryTokenizer):
                     words[piece] += count
         words.pop("", None)
         alphabet = sorted(BYTE_OF_SIGN)
-        room = settings.vocab_size - 1  # `<end>` takes one
+        room = settings.room(1, least=len(alphabet))
         merges = learn_merges(words.items(), alphabet, room, MIN_FREQUENCY, known_first(alphabet))
         made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same token
-        return cls([END, *alphabet, *made], merges)
+        return cls([END, *alphabet, *made], merges, settings.added)
 
     def decode(self, ids: Iterable[int]) -> str:
         return decode_bytes(self.pieces, ids)
@@ -109,17 +127,21 @@ class ByteBPETokenizer(LibraryTokenizer):
         return ByteStream(self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"tokens": self.tokens, "merges": [f"{left} {right}" for left, right in self.merges]}
+        tokens = self.tokens[: len(self.tokens) - len(self.added)]
+        merges = [f"{left} {right}" for left, right in self.merges]
+        return {"tokens": tokens, "merges": merges, **saved_names(self.added), **saved_roles(self.declared)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        only_keys(data, "tokens", "merges")
-        tokens, known = distinct_strings(data, "tokens"), set(data["tokens"])
+        only_keys(data, "tokens", "merges", optional=("added", "special"))
+        tokens, known, added = distinct_strings(data, "tokens"), set(data["tokens"]), read_names(data)
         if not known.issuperset(BYTE_OF_SIGN):
             raise ValueError("a byte is missing")
         merges = [(left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))]
         if not all({left, right, left + right} <= known for left, right in merges):
             raise ValueError("a merge makes no token")
-        if not known & set(ENDS) - {left + right for left, right in merges}:
-            raise ValueError("there is no token for the end")
-        return cls(tokens, merges)
+        if not known.isdisjoint(added):
+            raise ValueError("an added token is there already")
+        tokenizer = cls(tokens, merges, added, read_roles(data))
+        check_roles(tokenizer.special)
+        return tokenizer

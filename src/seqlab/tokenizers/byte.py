@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.recipe import PartSettings
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.special import TokenizerSettings, learnt_special, read_names, saved_names
 from seqlab.tokenizers.tokenizer import (
-    END,
     ByteStream,
-    Encoding,
     Tokenizer,
     decode_bytes,
     only_keys,
@@ -26,18 +25,22 @@ PIECES = [b"", *(bytes([value]) for value in range(256))]
 class ByteTokenizer(Tokenizer):
     """`<end>` is 0 and byte b is b + 1."""
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "byte"
 
     kind = "byte"
 
+    def __init__(self, added: Sequence[str] = ()) -> None:
+        self.added, self.special = list(added), learnt_special(len(PIECES), added, unknown=False)
+        self.pieces = PIECES + [b""] * len(added)
+
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
-        return cls()
+        return cls(settings.added)
 
     @property
     def vocab_size(self) -> int:
-        return len(PIECES)
+        return len(self.pieces)
 
     def encode(self, text: str) -> Encoding:
         values = self._bytes(text)
@@ -55,18 +58,18 @@ class ByteTokenizer(Tokenizer):
             raise surrogate_error(error) from None
 
     def decode(self, ids: Iterable[int]) -> str:
-        return decode_bytes(PIECES, ids)
+        return decode_bytes(self.pieces, ids)
 
     def token(self, index: int) -> str:
-        return END if index == self.end_id else readable_bytes(PIECES[index])
+        return self.special.names.get(index) or readable_bytes(self.pieces[index])
 
     def stream(self) -> ByteStream:
-        return ByteStream(PIECES)
+        return ByteStream(self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        return {}
+        return saved_names(self.added)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data)
-        return cls()
+        return cls(read_names(data))

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.special import END, UNKNOWN, TokenizerSettings, learnt_special, read_names, saved_names
 from seqlab.tokenizers.tokenizer import (
-    END,
-    UNKNOWN,
-    Encoding,
     TextStream,
     Tokenizer,
     distinct_strings,
@@ -34,20 +32,21 @@ CODE_POINTS = 0x110000
 class CharacterTokenizer(Tokenizer):
     """`<end>`, `<unk>`, then the characters (Unicode code points) that were seen, sorted."""
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "character"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         """Keeps the most frequent characters; the others become `<unk>`. None keeps all."""
 
     kind = "character"
-    unknown_id = 1
 
-    def __init__(self, characters: Sequence[str]) -> None:
-        self.characters = list(characters)
-        self.pieces = ["", "\N{REPLACEMENT CHARACTER}", *characters]
+    def __init__(self, characters: Sequence[str], added: Sequence[str] = ()) -> None:
+        self.characters, self.added = list(characters), list(added)
+        pieces = ["", "\N{REPLACEMENT CHARACTER}", *characters]
+        self.special = learnt_special(len(pieces), added, unknown=True)
         codes = np.array([ord(character) for character in characters], dtype=np.int64)
-        self.id_of_code = np.full(CODE_POINTS, self.unknown_id, dtype=np.int32)
-        self.id_of_code[codes] = np.arange(len(SPECIALS), len(self.pieces))
+        self.id_of_code = np.full(CODE_POINTS, self.special["unknown"], dtype=np.int32)
+        self.id_of_code[codes] = np.arange(len(SPECIALS), len(pieces))
+        self.pieces = pieces + [""] * len(added)
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
@@ -57,8 +56,7 @@ class CharacterTokenizer(Tokenizer):
             counts.update(text)
         if not counts:
             raise DataError("the training texts are empty: there is no character to learn")
-        room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
-        return cls(sorted(most_frequent(counts, room)))
+        return cls(sorted(most_frequent(counts, settings.room(len(SPECIALS)))), settings.added)
 
     @property
     def vocab_size(self) -> int:
@@ -84,18 +82,18 @@ class CharacterTokenizer(Tokenizer):
         return "".join([self.pieces[token] for token in ids])
 
     def token(self, index: int) -> str:
-        return SPECIALS[index] if index < len(SPECIALS) else readable(self.pieces[index])
+        return self.special.names.get(index) or readable(self.pieces[index])
 
     def stream(self) -> CharacterStream:
         return CharacterStream(self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"characters": self.characters}
+        return {"characters": self.characters, **saved_names(self.added)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "characters")
-        return cls(distinct_strings(data, "characters"))
+        return cls(distinct_strings(data, "characters"), read_names(data))
 
 
 class CharacterStream(TextStream):

@@ -14,13 +14,11 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.dictionary import DICTIONARY, count_words
+from seqlab.tokenizers.encoding import Encoding
 from seqlab.tokenizers.merges import MOST_SYMBOLS, WORD_END, Pair, apply_merges, learn_merges, shown, split_word
+from seqlab.tokenizers.special import END, UNKNOWN, TokenizerSettings, learnt_special, read_names, saved_names
 from seqlab.tokenizers.tokenizer import (
-    END,
-    UNKNOWN,
-    Encoding,
     TextStream,
     Tokenizer,
     distinct_strings,
@@ -45,7 +43,7 @@ class ClassicBPETokenizer(Tokenizer):
     a character that was never seen at the end of a word.
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "classic-bpe"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS), le=MOST_SYMBOLS)
         """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
@@ -56,12 +54,15 @@ class ClassicBPETokenizer(Tokenizer):
         """Characters of different words that are learnt from; where there are more, the rarest are left out."""
 
     kind = "classic-bpe"
-    unknown_id = 1
 
-    def __init__(self, symbols: Sequence[str], merges: Sequence[Pair], word_end: str) -> None:
-        self.symbols, self.merges, self.word_end = list(symbols), list(merges), word_end
-        self.pieces = ["", "\N{REPLACEMENT CHARACTER}", WORD_END, *symbols]
-        self.ids = {symbol: index for index, symbol in enumerate(self.pieces) if index >= 2}
+    def __init__(
+        self, symbols: Sequence[str], merges: Sequence[Pair], word_end: str, added: Sequence[str] = ()
+    ) -> None:
+        self.symbols, self.merges, self.word_end, self.added = list(symbols), list(merges), word_end, list(added)
+        pieces = ["", "\N{REPLACEMENT CHARACTER}", WORD_END, *symbols]
+        self.special = learnt_special(len(pieces), added, unknown=True)
+        self.ids = {symbol: index for index, symbol in enumerate(pieces) if index >= 2}
+        self.pieces = pieces + [""] * len(added)
         self.ranks = {pair: rank for rank, pair in enumerate(self.merges)}
         self.cache: dict[str, tuple[list[int], list[int]]] = {}
 
@@ -70,12 +71,12 @@ class ClassicBPETokenizer(Tokenizer):
         counts = count_words(texts, str.split, settings.dictionary)
         if not counts:
             raise DataError("the training texts are empty: there is no word to learn")
-        room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
+        room = settings.room(len(SPECIALS))
         alphabet = _alphabet(counts, settings.word_end, room)
         words = ((split_word(word, settings.word_end), count) for word, count in counts.items())
         merges = learn_merges(words, alphabet, room, settings.min_frequency)
         made = dict.fromkeys(left + right for left, right in merges)  # two pairs can make the same symbol
-        return cls([*alphabet, *made], merges, settings.word_end)
+        return cls([*alphabet, *made], merges, settings.word_end, settings.added)
 
     @property
     def vocab_size(self) -> int:
@@ -109,9 +110,9 @@ class ClassicBPETokenizer(Tokenizer):
             if symbol in self.ids:
                 ids.append(self.ids[symbol])
             elif symbol == characters:
-                ids.append(self.unknown_id)
+                ids.append(self.special["unknown"])
             else:  # a character never seen at the end of a word
-                ids += [self.ids.get(characters, self.unknown_id), self.ids[WORD_END]]
+                ids += [self.ids.get(characters, self.special["unknown"]), self.ids[WORD_END]]
                 stops.append(stop)
             stops.append(stop)
         if len(self.cache) >= CACHED_WORDS:
@@ -124,7 +125,7 @@ class ClassicBPETokenizer(Tokenizer):
         return "".join([stream.push(token) for token in ids])
 
     def token(self, index: int) -> str:
-        return SPECIALS[index] if index < 2 else readable(shown(self.pieces[index]))
+        return self.special.names.get(index) or readable(shown(self.pieces[index]))
 
     def stream(self) -> SubwordStream:
         return SubwordStream(self.pieces)
@@ -134,6 +135,7 @@ class ClassicBPETokenizer(Tokenizer):
             "symbols": self.symbols,
             "merges": [list(pair) for pair in self.merges],
             "word_end": self.word_end,
+            **saved_names(self.added),
         }
 
     @classmethod
@@ -147,7 +149,7 @@ class ClassicBPETokenizer(Tokenizer):
             raise ValueError("'word_end' is neither glued nor apart, or a symbol is empty")
         if not all({left, right, left + right} <= known for left, right in merges):
             raise ValueError("a merge makes no symbol")
-        return cls(symbols, merges, data["word_end"])
+        return cls(symbols, merges, data["word_end"], read_names(data))
 
 
 def _alphabet(words: Mapping[str, int], word_end: str, room: int | None) -> list[str]:

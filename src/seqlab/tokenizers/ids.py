@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
+from seqlab.tokenizers.encoding import Encoding
 from seqlab.tokenizers.pattern import SpacedStream
-from seqlab.tokenizers.tokenizer import END, Encoding, Tokenizer, only_keys
+from seqlab.tokenizers.special import TokenizerSettings, learnt_special, read_names, saved_names
+from seqlab.tokenizers.tokenizer import Tokenizer, only_keys
 
 NUMBER = re.compile(r"[0-9]{1,20}")  # int() would take much more: +1, 1_000, the digits of other scripts
 PART = re.compile(r"[^\s,]+")
@@ -23,7 +24,7 @@ MOST = 2**32 - 1
 class IdTokenizer(Tokenizer):
     """`<end>` is 0 and the number n is n + 1. Numbers are written with blanks (or commas) between them: "0 255 7"."""
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "ids"
         vocab_size: int | None = Field(default=None, gt=1, le=MOST)
         """One more than there are different numbers, for `<end>`: 257 for bytes. None finds the largest number."""
@@ -32,9 +33,10 @@ class IdTokenizer(Tokenizer):
     kind = "ids"
     unit = "symbol"
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.pieces = _Decimals(count)
+    def __init__(self, count: int, added: Sequence[str] = ()) -> None:
+        self.count, self.added = count, list(added)
+        self.special = learnt_special(count + 1, added, unknown=False)
+        self.pieces = _Decimals(count, len(added))
         self.known = {str(number): number + 1 for number in range(min(count, LOOKED_UP))}
 
     @classmethod
@@ -48,15 +50,18 @@ class IdTokenizer(Tokenizer):
             raise DataError("the training sequences are empty: there is no number in them")
         if largest >= MOST - 1:
             raise DataError(f"{largest} is too large for an id", hint="number what occurs from 0 on")
-        count = largest + 1 if settings.vocab_size is None else settings.vocab_size - 1
+        room = settings.room(1)
+        count = largest + 1 if room is None else room
         if largest >= count:
-            what = f"{largest} is in the data, but 'tokenizer.vocab_size' {count + 1} has room for 0 to {count - 1}"
-            raise DataError(what, hint=f"it must be at least {largest + 2}: one is for <end>")
-        return cls(count)
+            own = 1 + len(settings.added)
+            what = f"{largest} is in the data, but 'tokenizer.vocab_size' {count + own} has room for 0 to {count - 1}"
+            why = "one is for <end>" if own == 1 else f"{own} are special tokens"
+            raise DataError(what, hint=f"it must be at least {largest + 1 + own}: {why}")
+        return cls(count, settings.added)
 
     @property
     def vocab_size(self) -> int:
-        return self.count + 1
+        return len(self.pieces)
 
     def encode(self, text: str) -> Encoding:
         return Encoding(self._ids(text), [match.span() for match in PART.finditer(text)])
@@ -76,38 +81,38 @@ class IdTokenizer(Tokenizer):
         return [number + 1 for number in numbers]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return " ".join([str(token - 1) for token in ids if token != self.end_id])
+        return " ".join(filter(None, map(self.pieces.__getitem__, ids)))
 
     def token(self, index: int) -> str:
-        return END if index == self.end_id else self.pieces[index]
+        return self.special.names.get(index) or cast(str, self.pieces[index])
 
     def stream(self) -> SpacedStream:
         return SpacedStream(self.pieces, attach=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"count": self.count}
+        return {"count": self.count, **saved_names(self.added)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "count")
         if type(data["count"]) is not int or not 0 < data["count"] < MOST:
             raise ValueError("'count' is no number of ids")
-        return cls(data["count"])
+        return cls(data["count"], read_names(data))
 
 
 class _Decimals(Sequence[str]):
-    """The text of each token, made when it is asked for: there may be millions."""
+    """The text of each token, made when it is asked for: there may be millions. Special tokens have none."""
 
-    def __init__(self, numbers: int) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: int, added: int) -> None:
+        self.numbers, self.added = numbers, added
 
     def __len__(self) -> int:
-        return self.numbers + 1
+        return self.numbers + 1 + self.added
 
     def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return str(index - 1) if index else ""
+        return str(index - 1) if 0 < index <= self.numbers else ""
 
 
 def _parts(text: str) -> list[str]:

@@ -9,7 +9,8 @@ from itertools import chain, islice
 import tokenizers
 
 from seqlab.tokenizers.dictionary import parts_of
-from seqlab.tokenizers.tokenizer import Encoding, Tokenizer
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.tokenizer import Tokenizer
 
 
 class LibraryTokenizer(Tokenizer):

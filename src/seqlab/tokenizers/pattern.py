@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.special import END, UNKNOWN, learnt_special
 from seqlab.tokenizers.tokenizer import (
-    END,
-    UNKNOWN,
-    Encoding,
     TextStream,
     Tokenizer,
     most_frequent,
@@ -26,12 +25,12 @@ NO_SPACE_AFTER = frozenset("([{$£€#“‘«¿¡（［｛「『")
 class PatternTokenizer(Tokenizer):
     """`<end>`, `<unk>`, then what is `known`, by frequency. A literal `<unk>` in a text is the unknown too."""
 
-    unknown_id = 1
-
-    def __init__(self, known: Sequence[str], pattern: re.Pattern[str], lowercase: bool = False) -> None:
-        self.known, self.pattern, self.lowercase = list(known), pattern, lowercase
-        self.pieces = ["", UNKNOWN, *known]
-        self.ids = {piece: index for index, piece in enumerate(self.pieces) if index >= len(SPECIALS)}
+    def __init__(self, known: Sequence[str], pattern: re.Pattern[str], lowercase: bool, added: Sequence[str]) -> None:
+        self.known, self.pattern, self.lowercase, self.added = list(known), pattern, lowercase, list(added)
+        pieces = ["", UNKNOWN, *known]
+        self.special = learnt_special(len(pieces), added, unknown=True)
+        self.ids = {piece: index for index, piece in enumerate(pieces) if index >= len(SPECIALS)}
+        self.pieces = pieces + [""] * len(added)
 
     @property
     def vocab_size(self) -> int:
@@ -51,25 +50,26 @@ class PatternTokenizer(Tokenizer):
         """Lowered one by one, not the text as a whole: lowering can change its length, and offsets with it."""
         if self.lowercase:
             pieces = [piece.lower() for piece in pieces]
-        return [self.ids.get(piece, self.unknown_id) for piece in pieces]
+        unknown = self.special["unknown"]
+        return [self.ids.get(piece, unknown) for piece in pieces]
 
     def decode(self, ids: Iterable[int]) -> str:
         stream = self.stream()
         return "".join([stream.push(token) for token in ids])
 
     def token(self, index: int) -> str:
-        return SPECIALS[index] if index < len(SPECIALS) else readable(self.pieces[index])
+        return self.special.names.get(index) or readable(self.pieces[index])
 
 
-def learn_known(texts: Iterable[str], pattern: re.Pattern[str], vocab_size: int | None, lowercase: bool) -> list[str]:
-    """The most frequent matches, as many as a vocabulary of this size has room for; None has room for all."""
+def learn_known(texts: Iterable[str], pattern: re.Pattern[str], room: int | None, lowercase: bool) -> list[str]:
+    """The most frequent matches, as many as there is room for; None has room for all."""
     counts: Counter[str] = Counter()
     for text in texts:
         refuse_surrogates(text)
         pieces = pattern.findall(text)
         counts.update(map(str.lower, pieces) if lowercase else pieces)
     del counts[UNKNOWN]
-    return most_frequent(counts, None if vocab_size is None else vocab_size - len(SPECIALS))
+    return most_frequent(counts, room)
 
 
 class SpacedStream(TextStream):

@@ -6,6 +6,8 @@ Read are, in a folder as people download it,
     tokenizer.json                               GPT-2's and BERT's kind
     vocab.json + merges.txt                      GPT-2 (also under their first names, encoder.json + vocab.bpe)
     vocab.txt, tokenizer_config.json if there    BERT, lower-casing unless that says otherwise
+
+What else is in the folder about special tokens: `declared`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from seqlab.errors import DataError
+from seqlab.tokenizers.declared import Declared, declared_roles, declared_template, read_declared
+from seqlab.tokenizers.special import Declarations, saved_names, saved_roles
 from seqlab.tokenizers.tokenizer import FILE, Tokenizer
 
 T = TypeVar("T", bound=Tokenizer)
@@ -40,8 +44,11 @@ WITHOUT_EFFECT = {
 }
 
 
-def load_published(folder: str | os.PathLike[str], wanted: type[T]) -> T:
-    """The vocabulary in a folder (or in a `.model` file) as a tokenizer of the kind that is wanted."""
+def load_published(folder: str | os.PathLike[str], wanted: type[T], special: Sequence[str] = ()) -> T:
+    """The vocabulary in a folder (or in a `.model` file) as a tokenizer of the kind that is wanted.
+
+    It must have the `special` tokens that a recipe asks for: a published vocabulary is taken as it is.
+    """
     place = Path(folder).expanduser()
     found = read_published(place)
     if found is None:
@@ -50,29 +57,59 @@ def load_published(folder: str | os.PathLike[str], wanted: type[T]) -> T:
     if not isinstance(found, wanted):
         hint = f"set tokenizer.kind={found.kind}"
         raise DataError(f"a {found.kind} vocabulary where {wanted.kind} is wanted", where=str(place), hint=hint)
+    if missing := [one for one in special if one not in found.special and one not in found.special.others]:
+        hint = "leave it out of tokenizer.special, or use another vocabulary"
+        raise DataError(f"this vocabulary has no {missing[0]} token", where=str(place), hint=hint)
     return found
 
 
 def read_published(folder: Path) -> Tokenizer | None:
     """The vocabulary in a folder, whatever its kind; None if there is none."""
-    from seqlab.tokenizers.sentencepiece import read_model
-
     if folder.suffix == ".model" and folder.is_file():
-        return read_model(folder)
+        return _sentence_pieces(folder, Declared())  # a file alone: what is beside it may be another's
     for name in MODEL_FILES:
         if (folder / name).is_file():
-            return read_model(folder / name)
+            return _sentence_pieces(folder / name, _declared(folder))
     if (folder / FILE).is_file():
         return _tokenizer_json(folder / FILE)
     for vocab, merges in GPT2_FILES:
         if (folder / vocab).is_file() and (folder / merges).is_file():
             pairs = [line for line in _text(folder / merges).split("\n") if line and not line.startswith("#version")]
-            return _byte_pairs(_json(folder / vocab), pairs, folder / vocab)
+            return _vocab_json(folder / vocab, pairs, _declared(folder))
     if (folder / "vocab.txt").is_file():
-        tokens = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
-        config = folder / "tokenizer_config.json"
-        return _word_pieces(tokens, _json(config) if config.is_file() else {}, folder / "vocab.txt")
+        return _vocab_txt(folder / "vocab.txt", _declared(folder))
     return None
+
+
+def _declared(folder: Path) -> Declared:
+    others = {name: _json_if_there(folder / name) for name in ("special_tokens_map.json", "added_tokens.json")}
+    return read_declared(_json_if_there(folder / "tokenizer_config.json"), others, folder)
+
+
+def _vocab_json(path: Path, merges: Sequence[Any], declared: Declared) -> Tokenizer:
+    vocabulary = _merged(_json(path), declared.tokens, path)
+    return _byte_pairs(vocabulary, merges, declared_roles(declared, vocabulary, path), path)
+
+
+def _sentence_pieces(path: Path, declared: Declared) -> Tokenizer:
+    from seqlab.tokenizers.sentencepiece import FILE_NAME, SentencePieceTokenizer, read_model
+
+    plain = read_model(path)
+    size = plain.processor.get_piece_size()
+    added = declared.beyond(size, path)
+    ids = {name: index for index, name in enumerate([*plain.names[:size], *added])}
+    data = {FILE_NAME: plain.model, **saved_names(added), **saved_roles(declared_roles(declared, ids, path))}
+    try:
+        return SentencePieceTokenizer.from_dict(data)
+    except ValueError as error:
+        raise DataError(f"what is said of special tokens is wrong ({error})", where=str(path), hint=AGAIN) from None
+
+
+def _vocab_txt(path: Path, declared: Declared) -> Tokenizer:
+    tokens = _text(path).removesuffix("\n").split("\n")
+    tokens += declared.beyond(len(tokens), path)
+    roles = declared_roles(declared, {token: index for index, token in enumerate(tokens)}, path)
+    return _word_pieces(tokens, _json_if_there(path.parent / "tokenizer_config.json"), roles, path)
 
 
 def _tokenizer_json(path: Path) -> Tokenizer:
@@ -87,19 +124,32 @@ def _tokenizer_json(path: Path) -> Tokenizer:
         raise DataError(f"a tokenizer of another kind ({named})", where=str(path), hint=hint)
     for part in parts:
         _refuse_other_settings(part, path)
-    vocabulary = {**_section(model, "vocab", path), **_added(tree, path)}
+    vocabulary = _merged(_section(model, "vocab", path), _added(tree, path), path)
+    roles = declared_roles(_declared(path.parent), vocabulary, path)
     if model["type"] == "BPE":
-        return _byte_pairs(vocabulary, _list(model, "merges", path), path)
-    config = {
-        "do_lower_case": cleaning.get("lowercase", True),
-        "strip_accents": cleaning.get("strip_accents"),
-        "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
-    }
-    pieces = _word_pieces(_in_order(vocabulary, path), config, path)
-    unknown = pieces.token(cast(int, pieces.unknown_id))
-    if model.get("unk_token", unknown) != unknown:
-        raise _not_implemented("unk_token", model["unk_token"], path)
-    return pieces
+        tokenizer = _byte_pairs(vocabulary, _list(model, "merges", path), roles, path)
+    else:
+        config = {
+            "do_lower_case": cleaning.get("lowercase", True),
+            "strip_accents": cleaning.get("strip_accents"),
+            "tokenize_chinese_chars": cleaning.get("handle_chinese_chars", True),
+        }
+        tokenizer = _word_pieces(_in_order(vocabulary, path), config, roles, path)
+        unknown = tokenizer.token(cast(int, tokenizer.unknown_id))
+        if model.get("unk_token", unknown) != unknown:
+            raise _not_implemented("unk_token", model["unk_token"], path)
+    processor = _section(tree, "post_processor", path)
+    tokenizer.declared_template = declared_template(tokenizer, processor, vocabulary, path)
+    return tokenizer
+
+
+def _merged(vocabulary: Mapping[str, Any], added: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A vocabulary and the tokens beside it, which may be in it already."""
+    for token, index in added.items():
+        if vocabulary.get(token, index) != index:
+            what = f"the added token '{token}' has the id {index}, but {vocabulary[token]} in the vocabulary"
+            raise DataError(what, where=str(path), hint=AGAIN)
+    return {**vocabulary, **added}
 
 
 def _refuse_other_settings(part: Mapping[str, Any], path: Path) -> None:
@@ -131,7 +181,7 @@ def _added(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return added
 
 
-def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], path: Path) -> Tokenizer:
+def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], roles: Declarations, path: Path) -> Tokenizer:
     from seqlab.tokenizers.bpe import ByteBPETokenizer
 
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
@@ -139,19 +189,20 @@ def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], path: Path
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             what = f"{reprlib.repr(pair)} in the merges is no pair of tokens"
             raise DataError(what, where=str(path), hint=AGAIN)
+    data = {"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs)), **saved_roles(roles)}
     try:
-        return ByteBPETokenizer.from_dict({"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs))})
+        return ByteBPETokenizer.from_dict(data)
     except ValueError as error:
         raise DataError(f"not the vocabulary of a byte-level BPE ({error})", where=str(path), hint=AGAIN) from None
 
 
-def _word_pieces(tokens: list[str], config: Mapping[str, Any], path: Path) -> Tokenizer:
+def _word_pieces(tokens: list[str], config: Mapping[str, Any], roles: Declarations, path: Path) -> Tokenizer:
     from seqlab.tokenizers.wordpiece import Cleaning, WordPieceTokenizer
 
     lowercase, split_cjk = config.get("do_lower_case", True), config.get("tokenize_chinese_chars", True)
     cleaning = Cleaning.of(lowercase, config.get("strip_accents"), split_cjk)
     try:
-        return WordPieceTokenizer.from_dict({"tokens": tokens, **asdict(cleaning)})
+        return WordPieceTokenizer.from_dict({"tokens": tokens, **asdict(cleaning), **saved_roles(roles)})
     except ValueError as error:
         raise DataError(f"not a vocabulary of BERT's kind ({error})", where=str(path), hint=AGAIN) from None
 
@@ -186,6 +237,10 @@ def _json(path: Path) -> Mapping[str, Any]:
     if not isinstance(tree, Mapping):
         raise DataError("a JSON object {...} is wanted here", where=str(path), hint=AGAIN)
     return tree
+
+
+def _json_if_there(path: Path) -> Mapping[str, Any]:
+    return _json(path) if path.is_file() else {}
 
 
 def _text(path: Path) -> str:

@@ -17,12 +17,24 @@ import sentencepiece as library
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
-from seqlab.tokenizers.tokenizer import (
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.special import (
     END,
     UNKNOWN,
+    Declarations,
+    Role,
+    Special,
+    TokenizerSettings,
+    check_roles,
+    published_special,
+    read_names,
+    read_roles,
+    roles_by_name,
+    saved_names,
+    saved_roles,
+)
+from seqlab.tokenizers.tokenizer import (
     ByteStream,
-    Encoding,
     Tokenizer,
     decode_bytes,
     most_frequent,
@@ -47,10 +59,11 @@ class SentencePieceTokenizer(Tokenizer):
 
     With "identity" nothing is lost: blanks and ends of lines come back as they were, and what has no piece is
     spelt in bytes. A sign ▁ in a text, which the library would give back as a space, is spelt in bytes too.
-    A model that somebody brings keeps its ids; `</s>` is its end.
+    A model that somebody brings keeps its ids; `</s>` is its end. Special are its control symbols and what was added
+    behind it; symbols that its author defined are text.
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "sentencepiece"
         vocab_size: int = Field(default=1024, gt=2)
         algorithm: Algorithm = "unigram"
@@ -63,27 +76,42 @@ class SentencePieceTokenizer(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, model: bytes) -> None:
-        self.model = model
+    def __init__(self, model: bytes, added: Sequence[str] = (), declared: Declarations | None = None) -> None:
+        self.model, self.added = model, list(added)
         self.processor = _processor(model)
         names = [self.processor.id_to_piece(index) for index in range(self.processor.get_piece_size())]
-        self.end_id = self.processor.eos_id()
-        if self.end_id < 0:  # it has none: one more token
-            self.end_id = len(names)
-            names.append(END)
-        self.names = names
-        self.is_byte = [index != self.end_id and self.processor.is_byte(index) for index in range(len(names))]
-        self.unknown_id = None if any(self.is_byte) else self.processor.unk_id()
-        self.pieces = [self._bytes(index) for index in range(len(names))]
+        self.is_byte = list(map(self.processor.is_byte, range(len(names))))
+        no_end = self.processor.eos_id() < 0 and (declared or {}).get("end") is None
+        behind = [*added, END] if no_end else list(added)  # one more token
+        self.special, self.declared = self._special(names, behind, declared or {})
+        self.names = names + behind
+        self.is_byte += [False] * len(behind)
+        self.pieces = [self._bytes(index) for index in range(len(self.names))]
         self.prefix = self.processor.normalize("a").startswith(SPACE)
         # A ▁ can be spelt unless a blank is put before each text, and so before each part of one.
         can_spell = self.unknown_id is None and not self.prefix
         self.escape = [self.is_byte.index(True) + value for value in SPACE.encode()] if can_spell else None
 
+    def _special(
+        self, pieces: Sequence[str], behind: Sequence[str], declared: Declarations
+    ) -> tuple[Special, Declarations]:
+        own, unknown = self.processor, self.processor.unk_id()
+        names = {index: name for index, name in enumerate(pieces) if index == unknown or own.is_control(index)}
+        names |= dict(enumerate(behind, len(pieces)))
+        ids: dict[Role, int] = {"begin": own.bos_id(), "end": own.eos_id(), "pad": own.pad_id(), "unknown": unknown}
+        roles, said = roles_by_name(names), dict(declared)
+        if END not in behind:
+            roles.pop("end", None)  # it is the model's own, or declared
+        roles |= {role: index for role, index in ids.items() if index >= 0}
+        if any(self.is_byte):  # nothing is unknown
+            for each in (roles, said):
+                each.pop("unknown", None)
+        return published_special(names, roles, said)
+
     def _bytes(self, index: int) -> bytes:
         if index == self.processor.unk_id():
             return "\N{REPLACEMENT CHARACTER}".encode()
-        if index == self.end_id or self.processor.is_control(index):
+        if index in self.special.names:
             return b""
         name = self.names[index]
         return bytes([int(name[1:-1], 16)]) if self.is_byte[index] else name.replace(SPACE, " ").encode()
@@ -93,10 +121,12 @@ class SentencePieceTokenizer(Tokenizer):
         if settings.model is not None:
             from seqlab.tokenizers.published import load_published
 
-            return load_published(settings.model, cls)
-        room = settings.vocab_size - 2 - 256 * settings.byte_fallback
+            return load_published(settings.model, cls, settings.special)
+        size = settings.vocab_size - len(settings.added)
+        room = size - 2 - 256 * settings.byte_fallback
         if room < 1:
-            what = f"'vocab_size' {settings.vocab_size} leaves no room beside 256 bytes and 2 special tokens"
+            own = f"{256 * settings.byte_fallback} bytes and {2 + len(settings.added)} special tokens"
+            what = f"'vocab_size' {settings.vocab_size} leaves no room beside {own}"
             raise DataError(what, where="tokenizer", hint="make it larger, or set byte_fallback=false")
         lossless = settings.normalization == "identity"
         lines = training_lines(texts, room, settings.normalization)
@@ -106,7 +136,7 @@ class SentencePieceTokenizer(Tokenizer):
             "remove_extra_whitespaces": not lossless,
             "byte_fallback": settings.byte_fallback,
         }
-        return cls(train_model(lines, settings.algorithm, settings.vocab_size, **options))
+        return cls(train_model(lines, settings.algorithm, size, **options), settings.added)
 
     @property
     def vocab_size(self) -> int:
@@ -161,12 +191,16 @@ class SentencePieceTokenizer(Tokenizer):
         return PrefixedStream(self.pieces) if self.prefix else ByteStream(self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        return {FILE_NAME: self.model}
+        return {FILE_NAME: self.model, **saved_names(self.added), **saved_roles(self.declared)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        only_keys(data, FILE_NAME)
-        return cls(data[FILE_NAME])
+        only_keys(data, FILE_NAME, optional=("added", "special"))
+        tokenizer = cls(data[FILE_NAME], read_names(data), read_roles(data))
+        check_roles(tokenizer.special)
+        if tokenizer.special.get("unknown", unknown := tokenizer.processor.unk_id()) != unknown:
+            raise ValueError("the model has another token for what is unknown")
+        return tokenizer
 
 
 class PrefixedStream(ByteStream):

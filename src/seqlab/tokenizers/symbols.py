@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.pattern import SPECIALS, PatternTokenizer, SpacedStream, learn_known
+from seqlab.tokenizers.special import TokenizerSettings, read_names, saved_names
 from seqlab.tokenizers.tokenizer import distinct_strings, only_keys
 
 SPLITS = {"whitespace": re.compile(r"\S+"), "comma": re.compile(r"[^\s,]+")}
@@ -23,7 +23,7 @@ class SymbolTokenizer(PatternTokenizer):
     when they are written.
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "symbols"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         """Keeps the most frequent symbols; the others become `<unk>`. None keeps all."""
@@ -34,24 +34,24 @@ class SymbolTokenizer(PatternTokenizer):
     kind = "symbols"
     unit = "symbol"
 
-    def __init__(self, symbols: Sequence[str], split: str) -> None:
-        super().__init__(symbols, SPLITS[split])
+    def __init__(self, symbols: Sequence[str], split: str, added: Sequence[str] = ()) -> None:
+        super().__init__(symbols, SPLITS[split], lowercase=False, added=added)
         self.split = split
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
-        symbols = learn_known(texts, SPLITS[settings.split], settings.vocab_size, lowercase=False)
+        symbols = learn_known(texts, SPLITS[settings.split], settings.room(len(SPECIALS)), lowercase=False)
         if not symbols:
             raise DataError("the training sequences are empty: there is no symbol to learn")
-        return cls(symbols, settings.split)
+        return cls(symbols, settings.split, settings.added)
 
     def stream(self) -> SpacedStream:
         return SpacedStream(self.pieces, attach=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"symbols": self.known, "split": self.split}
+        return {"symbols": self.known, "split": self.split, **saved_names(self.added)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "symbols", "split")
-        return cls(distinct_strings(data, "symbols"), data["split"])
+        return cls(distinct_strings(data, "symbols"), data["split"], read_names(data))

@@ -1,6 +1,6 @@
 """What every tokenizer can do. `<end>` closes a document and precedes the first token.
 
-It is id 0 in all that is learnt here; a published vocabulary keeps its numbers, and says in `end_id` which it is.
+It is id 0 in all that is learnt here; a published vocabulary keeps its numbers, and `special` says which it is.
 """
 
 from __future__ import annotations
@@ -11,30 +11,19 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from seqlab import registry
-from seqlab.errors import DataError, RunError, nearest
+from seqlab.errors import DataError, RecipeError, RunError, nearest
 from seqlab.recipe import PartSettings
+from seqlab.tokenizers.encoding import Encoding
+from seqlab.tokenizers.special import Special, learnt_special
+from seqlab.tokenizers.templates import Template, usual_template
 
-END = "<end>"
-UNKNOWN = "<unk>"
 FILE = "tokenizer.json"
 PUBLISHED = frozenset({"model", "added_tokens", "pre_tokenizer", "normalizer", "version"})
 """Keys of a file of that name which others wrote; ours has a `kind`, and none of them."""
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """A text as ids; `offsets[i]` is the span of the text (start, stop) that token i stands for."""
-
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class TextStream(ABC):
@@ -56,9 +45,10 @@ class Tokenizer(ABC):
     kind: ClassVar[str]
     unit: ClassVar[Literal["part", "word", "symbol"]] = "part"
     """What a token is: a part of a text, a whole word, or a symbol of a sequence that is no text."""
-    end_id: int = 0
-    unknown_id: int | None = None
-    """The id of what is not in the vocabulary; None where everything can be encoded."""
+    special: Special = learnt_special(1, [], unknown=False)
+    """The special tokens, by role."""
+    declared_template: Template | None = None
+    """What stands around texts, where a published vocabulary says so."""
 
     @classmethod
     @abstractmethod
@@ -72,6 +62,20 @@ class Tokenizer(ABC):
     @abstractmethod
     def vocab_size(self) -> int: ...
 
+    @property
+    def end_id(self) -> int:
+        return self.special["end"]
+
+    @property
+    def unknown_id(self) -> int | None:
+        """What is not in the vocabulary; None where everything can be encoded."""
+        return self.special.get("unknown")
+
+    @property
+    def template(self) -> Template:
+        """What stands around one text, and around two, when a model reads them as a whole."""
+        return self.declared_template or usual_template(self.special)
+
     @abstractmethod
     def encode(self, text: str) -> Encoding:
         """Ids of a text. The text never becomes a special token, whatever it says."""
@@ -82,7 +86,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. `<end>` is left out; an unknown word is `<unk>`, an unknown character U+FFFD."""
+        """The text of ids. Special tokens are left out; but an unknown word is `<unk>`, an unknown character U+FFFD."""
 
     @abstractmethod
     def token(self, index: int) -> str:
@@ -112,7 +116,9 @@ class Tokenizer(ABC):
         return hashlib.sha256(self._text().encode("utf-8")).hexdigest()
 
     def _text(self) -> str:
-        data = {"kind": self.kind, **self.to_dict()}
+        around = self.declared_template
+        declared = {} if around is None else {"template": [around.single, around.pair]}
+        data = {"kind": self.kind, **self.to_dict(), **declared}
         plain = {key: _sum(value) if isinstance(value, bytes) else value for key, value in data.items()}
         return json.dumps(plain, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
 
@@ -129,11 +135,19 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         if kind not in registry.names("tokenizer"):
             hint = nearest(str(kind), registry.names("tokenizer"))
             raise RunError(f"unknown kind of tokenizer '{kind}'", where=str(path), hint=hint)
+        template = _template(data.pop("template")) if "template" in data else None
         tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(_with_files(data, place))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        tokenizer.declared_template = template
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RecipeError):
         hint = "train or download it again, or take it from a copy"
         raise RunError("not a tokenizer, or damaged", where=str(path), hint=hint) from None
     return tokenizer
+
+
+def _template(lines: Any) -> Template:
+    if not isinstance(lines, list) or len(lines) != 2 or not all(isinstance(line, str) for line in lines):
+        raise ValueError("'template' is not two lines")
+    return Template(*lines)
 
 
 def _published(folder: Path) -> Tokenizer:
@@ -171,9 +185,9 @@ def distinct_strings(data: dict[str, Any], key: str) -> list[str]:
     return values
 
 
-def only_keys(data: dict[str, Any], *keys: str) -> None:
-    """A saved tokenizer has these keys and no others."""
-    if set(data) != set(keys):
+def only_keys(data: dict[str, Any], *keys: str, optional: Sequence[str] = ("added",)) -> None:
+    """A saved tokenizer has these keys, and no others but optional ones: `added` special tokens."""
+    if set(data) - set(optional) != set(keys):
         raise ValueError(f"the keys are {sorted(data)}, not {sorted(keys)}")
 
 

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 from pydantic import Field
 
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.lattice import Pieces, Sampler
 from seqlab.tokenizers.sentencepiece import SentencePieceTokenizer
+from seqlab.tokenizers.special import Declarations, TokenizerSettings
 from seqlab.tokenizers.tokenizer import refuse_surrogates
 
 WORD = re.compile(r" ?[^ \n]+|[ \n]")
@@ -35,7 +35,7 @@ class UnigramTokenizer(SentencePieceTokenizer):
     resumed to the bit needs cuts that repeat from a key, and the library's do not.
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "unigram"
         vocab_size: int = Field(default=1024, gt=2)
         byte_fallback: bool = True
@@ -45,8 +45,8 @@ class UnigramTokenizer(SentencePieceTokenizer):
 
     kind = "unigram"
 
-    def __init__(self, model: bytes) -> None:
-        super().__init__(model)
+    def __init__(self, model: bytes, added: Sequence[str] = (), declared: Declarations | None = None) -> None:
+        super().__init__(model, added, declared)
         unknown = self.processor.unk_id()
         texts = {
             i: piece.decode() for i, piece in enumerate(self.pieces) if piece and i != unknown and not self.is_byte[i]
@@ -63,8 +63,8 @@ class UnigramTokenizer(SentencePieceTokenizer):
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:  # type: ignore[override]
-        own = SentencePieceTokenizer.Settings(vocab_size=settings.vocab_size, byte_fallback=settings.byte_fallback)
-        return cls(SentencePieceTokenizer.fit(texts, own).model)
+        shared = settings.model_dump(include={"vocab_size", "byte_fallback", "special"})
+        return cls(SentencePieceTokenizer.fit(texts, SentencePieceTokenizer.Settings(**shared)).model, settings.added)
 
     def sample(self, text: str, generator: np.random.Generator, alpha: float) -> list[int]:
         """The ids of a cut drawn with probability ∝ P(cut)^alpha: 0 makes all alike, large ones give the best.

@@ -9,9 +9,9 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.pattern import SPECIALS, PatternTokenizer, SpacedStream, learn_known
-from seqlab.tokenizers.tokenizer import UNKNOWN, distinct_strings, only_keys
+from seqlab.tokenizers.special import UNKNOWN, TokenizerSettings, read_names, saved_names
+from seqlab.tokenizers.tokenizer import distinct_strings, only_keys
 
 # What is cut off from words: ASCII signs but `_`; signs of Latin-1; Arabic, Indic and typographic punctuation
 # (not the joiners U+200C and U+200D, which hold words and emoji together); arrows, mathematics; CJK and
@@ -33,7 +33,7 @@ SPLITS = {
 class WordTokenizer(PatternTokenizer):
     """`<end>`, `<unk>`, then words by frequency. A literal `<unk>` in a text is the unknown too."""
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "word"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         """Keeps the most frequent words; the others become `<unk>`. None keeps all."""
@@ -44,26 +44,26 @@ class WordTokenizer(PatternTokenizer):
     kind = "word"
     unit = "word"
 
-    def __init__(self, words: Sequence[str], split: str, lowercase: bool) -> None:
-        super().__init__(words, SPLITS[split], lowercase)
+    def __init__(self, words: Sequence[str], split: str, lowercase: bool, added: Sequence[str] = ()) -> None:
+        super().__init__(words, SPLITS[split], lowercase, added)
         self.split = split
 
     @classmethod
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
-        words = learn_known(texts, SPLITS[settings.split], settings.vocab_size, settings.lowercase)
+        words = learn_known(texts, SPLITS[settings.split], settings.room(len(SPECIALS)), settings.lowercase)
         if not words:
             raise DataError("the training texts are empty: there is no word to learn")
-        return cls(words, settings.split, settings.lowercase)
+        return cls(words, settings.split, settings.lowercase, settings.added)
 
     def stream(self) -> SpacedStream:
         return SpacedStream(self.pieces, attach=self.split == "punctuation")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"words": self.known, "split": self.split, "lowercase": self.lowercase}
+        return {"words": self.known, "split": self.split, "lowercase": self.lowercase, **saved_names(self.added)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "words", "split", "lowercase")
         if not isinstance(data["lowercase"], bool):
             raise ValueError("'lowercase' is neither true nor false")
-        return cls(distinct_strings(data, "words"), data["split"], data["lowercase"])
+        return cls(distinct_strings(data, "words"), data["split"], data["lowercase"], read_names(data))

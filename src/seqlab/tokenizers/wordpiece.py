@@ -15,14 +15,24 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from seqlab.errors import DataError
-from seqlab.recipe import PartSettings
 from seqlab.tokenizers.dictionary import DICTIONARY, count_words
 from seqlab.tokenizers.library import LibraryTokenizer
 from seqlab.tokenizers.pattern import SPECIALS, SpacedStream
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
+from seqlab.tokenizers.special import (
+    NAMES,
+    Declarations,
+    Special,
+    TokenizerSettings,
+    check_roles,
+    published_special,
+    read_names,
+    read_roles,
+    roles_by_name,
+    saved_names,
+    saved_roles,
+)
 from seqlab.tokenizers.tokenizer import (
-    END,
-    UNKNOWN,
     TextStream,
     distinct_strings,
     most_frequent,
@@ -30,10 +40,6 @@ from seqlab.tokenizers.tokenizer import (
     readable,
 )
 
-ENDS, UNKNOWNS = (END, "[SEP]"), (UNKNOWN, "[UNK]")
-"""What closes a text and what stands for an unknown word: here, and in BERT's vocabularies."""
-SILENT = frozenset({END, "[PAD]", "[CLS]", "[SEP]", "[MASK]"})
-"""Special tokens that are no text. None can be written by a text: words are cut at brackets."""
 LONGEST_WORD = 100
 """Longer words are unknown, as in BERT: the time that one takes grows with the square of its length."""
 BLANKS = re.compile(r"[ \t\n\r]+")
@@ -77,7 +83,7 @@ class WordPieceTokenizer(LibraryTokenizer):
     Schuster and Nakajima 2012; Devlin et al. 2019, https://arxiv.org/abs/1810.04805
     """
 
-    class Settings(PartSettings):
+    class Settings(TokenizerSettings):
         kind: str = "wordpiece"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
         """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
@@ -95,15 +101,22 @@ class WordPieceTokenizer(LibraryTokenizer):
 
     kind = "wordpiece"
 
-    def __init__(self, tokens: Sequence[str], cleaning: Cleaning) -> None:
-        self.tokens, self.cleaning = list(tokens), cleaning
-        ids = {token: index for index, token in enumerate(self.tokens)}
-        self.end_id = next(ids[name] for name in ENDS if name in ids)
-        self.unknown_id: int = next(ids[name] for name in UNKNOWNS if name in ids)
-        self.pieces = ["" if token in SILENT else token for token in self.tokens]
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        cleaning: Cleaning,
+        added: Sequence[str] = (),
+        declared: Declarations | None = None,
+    ) -> None:
+        self.tokens, self.added, self.cleaning = [*tokens, *added], list(added), cleaning
+        self.special, self.declared = _special(self.tokens, added, declared or {})
+        unknown = self.special["unknown"]
+        silent = self.special.names.keys() - {unknown}
+        self.pieces = ["" if index in silent else token for index, token in enumerate(self.tokens)]
         model = WordPiece(
-            vocab=ids,
-            unk_token=self.tokens[self.unknown_id],
+            # without special tokens, so that no text becomes one, whatever they are called
+            vocab={token: index for index, token in enumerate(self.tokens) if index not in silent},
+            unk_token=self.tokens[unknown],
             continuing_subword_prefix=CONTINUES,
             max_input_chars_per_word=LONGEST_WORD,
         )
@@ -116,17 +129,18 @@ class WordPieceTokenizer(LibraryTokenizer):
         if settings.vocab is not None:
             from seqlab.tokenizers.published import load_published
 
-            return load_published(settings.vocab, cls)
+            return load_published(settings.vocab, cls, settings.special)
         cleaning = Cleaning.of(settings.lowercase, settings.strip_accents, settings.split_cjk)
         counts = _count_words(texts, cleaning, settings.dictionary)
         if not counts:
             raise DataError("the training texts are empty: there is no word to learn")
         words = [(split_word(word), count) for word, count in counts.items()]
-        room = None if settings.vocab_size is None else settings.vocab_size - len(SPECIALS)
+        room = settings.room(len(SPECIALS))
         alphabet = sorted(most_frequent(_alphabet(words, cleaning), room))
         known = set(alphabet)
         spelt = [(symbols, count) for symbols, count in words if known.issuperset(symbols)]  # others are unknown
-        return cls([*SPECIALS, *learn_pieces(spelt, alphabet, room, settings.min_frequency)], cleaning)
+        pieces = learn_pieces(spelt, alphabet, room, settings.min_frequency)
+        return cls([*SPECIALS, *pieces], cleaning, settings.added)
 
     def decode(self, ids: Iterable[int]) -> str:
         stream = self.stream()
@@ -139,18 +153,28 @@ class WordPieceTokenizer(LibraryTokenizer):
         return WordPieceStream(self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"tokens": self.tokens, **asdict(self.cleaning)}
+        tokens = self.tokens[: len(self.tokens) - len(self.added)]
+        return {"tokens": tokens, **asdict(self.cleaning), **saved_names(self.added), **saved_roles(self.declared)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        only_keys(data, "tokens", "lowercase", "strip_accents", "split_cjk")
-        tokens = distinct_strings(data, "tokens")
+        only_keys(data, "tokens", "lowercase", "strip_accents", "split_cjk", optional=("added", "special"))
+        tokens, added, declared = distinct_strings(data, "tokens"), read_names(data), read_roles(data)
         cleaning = Cleaning(data["lowercase"], data["strip_accents"], data["split_cjk"])
         if not all(isinstance(choice, bool) for choice in asdict(cleaning).values()):
             raise ValueError("a setting is neither true nor false")
-        if not set(tokens) & set(ENDS) or not set(tokens) & set(UNKNOWNS) or "" in tokens:
-            raise ValueError("there is no token for the end or for unknown words, or one is empty")
-        return cls(tokens, cleaning)
+        if "" in tokens or not set(tokens).isdisjoint(added):
+            raise ValueError("a token is empty, or an added one is there already")
+        check_roles(_special([*tokens, *added], added, declared)[0], "unknown")
+        return cls(tokens, cleaning, added, declared)
+
+
+def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations) -> tuple[Special, Declarations]:
+    """Special tokens are what names tell, what was added, and what was declared to be one."""
+    known = {name for names in NAMES.values() for name in names}.union(added)
+    said = set(declared.values())
+    names = {index: token for index, token in enumerate(tokens) if token in known or index in said}
+    return published_special(names, roles_by_name(names), declared)
 
 
 class WordPieceStream(TextStream):

@@ -1,0 +1,23 @@
+"""A text as ids, each with the place it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Span = tuple[int, int]
+"""Characters of a text: the first, and the one behind the last."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A text as ids; `offsets[i]` is the span of the text (start, stop) that token i stands for."""
+
+    ids: list[int]
+    offsets: list[Span]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, start: int, stop: int) -> Encoding:
+        """Some of its tokens; offsets are still into the whole text."""
+        return Encoding(self.ids[start:stop], self.offsets[start:stop])
