@@ -77,7 +77,7 @@ def test_the_body_of_a_classifier_for_other_classes(data, first, tmp_path):
     assert said.startswith(f"{first.folder}: {body} tensors are loaded; new: head.")
     assert "left over: head." in said
     assert run.tokenizer.fingerprint == first.tokenizer.fingerprint
-    assert [init.run for init in seqlab.load(run.folder).recipe.init] == [str(first.folder)]
+    assert seqlab.load(run.folder).recipe.init.run == str(first.folder)
 
 
 def test_all_of_it_and_the_same_tokenizer_although_the_recipe_names_another(data, first, tmp_path):
@@ -216,20 +216,26 @@ def test_adapters_change_nothing_at_first_and_are_w_plus_b_a(data, first):
     torch.testing.assert_close(objective(batch).sum, plain(batch).sum, rtol=1e-10, atol=0)
 
 
-def test_a_language_model_with_adapters_writes_with_merged_maps(tmp_path):
-    (tmp_path / "text.txt").write_text("to be or not to be, that is the question\n" * 40)
-    gpt = {"kind": "gpt", "width": 16, "depth": 2, "heads": 2, "context": 32}
+@pytest.fixture(scope="module")
+def gpts(tmp_path_factory):
+    """A language model, and one that begins with it and has adapters."""
+    folder = tmp_path_factory.mktemp("gpts")
+    (folder / "text.txt").write_text("to be or not to be, that is the question\n" * 40)
     recipe = {
         "task": {"kind": "language-modelling", "window": 16},
-        "data": {"train": str(tmp_path / "text.txt")},
+        "data": {"train": str(folder / "text.txt")},
         "tokenizer": "character",
-        "model": gpt,
+        "model": {"kind": "gpt", "width": 16, "depth": 2, "heads": 2, "context": 32},
         "objective": "next-token",
         "training": {"steps": 30, "batch_size": 4, "learning_rate": 0.01},
     }
-    base = seqlab.train(Recipe.from_dict(recipe), out=tmp_path / "base")
+    base = seqlab.train(Recipe.from_dict(recipe), out=folder / "base")
     init = {"from": str(base.folder), "adapters": {"on": ["*.query", "*.value", "*.expand"]}}
-    run = seqlab.train(Recipe.from_dict({**recipe, "init": init}), out=tmp_path / "run")
+    return base, seqlab.train(Recipe.from_dict({**recipe, "init": init}), out=folder / "run")
+
+
+def test_a_language_model_with_adapters_writes_with_merged_maps(gpts):
+    base, run = gpts
     assert run.evaluate()["loss"] < base.evaluate()["loss"]
     state = torch.get_rng_state()
     twin = run.decoder
@@ -248,8 +254,50 @@ def test_adapters_on_nothing(data, first, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_tokenizers_of_several_runs_must_agree(data, first, tmp_path):
-    other = seqlab.train(classifier(data, tokenizer="byte"), out=tmp_path / "other")
-    recipe = classifier(data, init=[{"from": str(first.folder)}, {"from": str(other.folder), "load": "head"}])
-    with pytest.raises(RecipeError, match="reads with another tokenizer"):
-        seqlab.train(recipe, out=tmp_path / "run")
+def test_a_run_with_adapters_is_a_run_like_any_other(data, first, tmp_path):
+    """Where it is the source of another run, or a part of a mixture, its adapters are merged into its maps."""
+    run = seqlab.train(adapted(data, first, ["*.query", "*.expand"]), out=tmp_path / "run")
+    recipe = classifier(data, "others.tsv", model={"kind": "run"}, init={"from": str(run.folder), "load": "all"})
+    again = seqlab.train(recipe.changed({"training.learning_rate": 1e-9}), out=tmp_path / "again")
+    assert again.recipe.init.adapters is None
+    assert again.evaluate()["loss"] == pytest.approx(run.evaluate()["loss"], rel=1e-5)
+    more = seqlab.train(
+        adapted(data, run, ["*.key"], load="all").changed({"training.learning_rate": 1e-9}), out=tmp_path / "more"
+    )
+    assert more.evaluate()["loss"] == pytest.approx(run.evaluate()["loss"], rel=1e-5)
+
+
+def test_a_mixture_of_a_run_with_adapters_and_one_without(gpts, tmp_path):
+    base, run = gpts
+    mixed = seqlab.mix([base.folder, run.folder], out=tmp_path / "mixed", weights=[1e-9, 1])
+    assert mixed.evaluate()["loss"] == pytest.approx(run.evaluate()["loss"], rel=1e-4)
+
+
+# ---------------------------------------------------------------------- resuming
+
+
+def test_a_resumed_run_must_have_the_same_settings_although_its_model_is_of_a_run(data, first, tmp_path):
+    init = {"from": str(first.folder), "adapters": {"rank": 2}}
+    recipe = classifier(data, "others.tsv", model={"kind": "run"}, init=init)
+    seqlab.train(recipe, out=tmp_path / "run")
+    seqlab.train(recipe, out=tmp_path / "run", resume=True)  # nothing is left to train
+    other = tmp_path / "other"
+    shutil.copytree(first.folder, other)
+    for changes in (
+        {"init.adapters.rank": 4},
+        {"init.from": str(other)},
+        {"model": {"kind": "run", "from": str(other)}},
+        {"init.freeze": ["head"]},
+    ):
+        with pytest.raises(seqlab.SeqlabError, match="the run has other settings"):
+            seqlab.train(recipe.changed(changes), out=tmp_path / "run", resume=True)
+
+
+def test_all_frozen_and_models_of_runs_in_wrong_places(data, first, tmp_path):
+    with pytest.raises(RecipeError, match="all weights are frozen"):
+        seqlab.train(
+            classifier(data, init={"from": str(first.folder), "freeze": ["body", "head"]}), out=tmp_path / "run"
+        )
+    mixture = {"kind": "mixture", "parts": [{"kind": "run", "from": str(first.folder)}]}
+    with pytest.raises(RecipeError, match="cannot be a part of another model"):
+        seqlab.train(classifier(data, model=mixture), out=tmp_path / "run")

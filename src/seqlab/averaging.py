@@ -14,6 +14,7 @@ from seqlab.errors import RunError, caution
 from seqlab.launch import new_run, write_run
 from seqlab.run import Run, load, restored_task, run_recipe
 from seqlab.training.checkpoint import Checkpoints, Tensors
+from seqlab.training.measuring import judged
 
 
 def average(
@@ -49,6 +50,8 @@ def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] 
     averaged = Run(folder, recipe.changed({"about": about}), task, objective, 1)
     figures = averaged.evaluate(metrics=())
     valid = {name: value for name, value in figures.items() if name not in ("step", "notes", "signature")}
+    if task.metric not in valid:
+        valid[task.metric] = judged(objective, task, averaged.held_out(), recipe.training.batch_size, averaged.device)
     write_run(averaged, {"averaged": sorted(step for step, _ in found), "valid": valid}, best=valid[task.metric])
 
 

@@ -31,9 +31,8 @@ def _build(recipe: Recipe, task: Task) -> Objective:
         kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
         others = {name: _model(one, task, recipe) for name, one in models_in(recipe.objective).items()}
         objective: Objective = kind(recipe.objective, body, head, **others)
-    for init in recipe.init:
-        if init.adapters is not None:
-            adapt(objective, init.adapters)
+    if recipe.init is not None and recipe.init.adapters is not None:
+        adapt(objective, recipe.init.adapters)
     return objective
 
 
@@ -60,7 +59,7 @@ def adapt(objective: Objective, settings: AdapterSettings) -> None:
             raise RecipeError(f"'{pattern}' is no linear map of the body", where="init.adapters.on", hint=hint)
         chosen |= found
     objective.body.requires_grad_(False)
-    add_adapters(objective.body, "body", chosen, settings.rank, (settings.alpha or settings.rank) / settings.rank)
+    add_adapters(objective.body, "body", chosen, settings.rank, settings.scale)
 
 
 def is_named(name: str, pattern: str) -> bool:

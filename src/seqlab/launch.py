@@ -297,13 +297,14 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
         "data.hold_out_by",
         "data.hold_out_below",
     }
-    ignored += tuple(_taken_from_runs(new))
+    taken = _borrowed(new, old.environment)
+    ignored += tuple(f"{section}." for section in taken)
     if new.training.budget is not None and new.training.steps is None:
         open_ended.add("training.steps")
     if _is_more(new.training.steps, old.training.steps):
         ignored += ("training.steps", "training.budget")
     before, after = flatten(old.to_dict()), flatten(new.to_dict())
-    keys = [key for key in sorted({*before, *after}) if not key.startswith(ignored)]
+    keys = [key for key in sorted({*before, *after}) if not key.startswith(ignored) and key not in taken]
     found = [
         f"{key} was {before.get(key)}, now {after.get(key)}"
         for key in keys
@@ -322,14 +323,14 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
     return found
 
 
-def _taken_from_runs(recipe: Recipe) -> Iterator[str]:
-    """Keys whose values a recipe takes from other runs, which need not be there any more."""
-    if recipe.init:
-        yield "tokenizer"
+def _borrowed(recipe: Recipe, environment: Mapping[str, Any]) -> list[str]:
+    """Sections that a recipe takes from the runs that they were taken from before, which need not be there any more."""
     models = {"model": recipe.model, **{f"objective.{name}": one for name, one in models_in(recipe.objective).items()}}
-    for name, model in models.items():
-        if isinstance(model, OfRun.Settings):
-            yield from (name, "init", "tokenizer")
+    ofs = {place: model for place, model in models.items() if isinstance(model, OfRun.Settings)}
+    named = {place: model.run or (recipe.init.run if recipe.init is not None else None) for place, model in ofs.items()}
+    same = [place for place, run in named.items() if run == environment.get(f"{place}.from")]
+    filled_in = ["init"] if "model" in same and recipe.init is None else []
+    return [*same, *filled_in, *(["tokenizer"] if recipe.init is not None or ofs else [])]
 
 
 # ------------------------------------------------------------------ whose folder is it?

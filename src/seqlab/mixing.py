@@ -23,6 +23,8 @@ from seqlab.recipe import Recipe
 from seqlab.run import Run, load, use_code
 from seqlab.training.distributed import ALONE
 from seqlab.training.evaluation import evaluate
+from seqlab.training.measuring import judged
+from seqlab.transfer import without_adapters
 
 
 def mix(
@@ -70,7 +72,8 @@ def _mix(
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
     for part, run in zip(body.parts, parts, strict=True):
-        part.load_state_dict(run.model.state_dict())
+        own = without_adapters(run.objective.state_dict(), run.recipe)
+        part.load_state_dict({name.removeprefix("body."): own[name] for name in own if name.startswith("body.")})
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
     notes = _notes(parts, data)
@@ -124,7 +127,7 @@ def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None
     names = " + ".join(part.recipe.name or part.folder.name for part in parts)
     changes = {"name": "mixture", "about": f"a mixture of {names}", "model": {"kind": "mixture", "parts": models}}
     held_out = {} if data is None else {"data.valid": data if isinstance(data, str) else list(data)}
-    return base.changed({**changes, **held_out})
+    return base.changed({**changes, **held_out, "init": None})
 
 
 class _PartLosses(NextToken):
@@ -160,5 +163,8 @@ def _write(mixed: Run, fitted: bool, notes: Sequence[str]) -> None:
     metrics = mixed.evaluate(metrics=())
     weights = cast(Mixture, mixed.objective.body).weights.tolist()
     figures = {name: value for name, value in metrics.items() if name not in ("step", "notes", "signature")}
+    task, rows = mixed.task, mixed.recipe.training.batch_size
+    if task.metric not in figures:
+        figures[task.metric] = judged(mixed.objective, task, mixed.held_out(), rows, mixed.device)
     entry = {"weights": weights, "fitted": fitted, "valid": figures}
-    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=metrics.get(mixed.task.metric))
+    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=figures[task.metric])

@@ -6,9 +6,9 @@ import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -38,9 +38,10 @@ from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
-from seqlab.transfer import begin, borrowed, freeze, tokenizer_of
+from seqlab.transfer import begin, borrowed, freeze, sources, tokenizer_of
 
 LONGEST_SAMPLE = 200
 ROUNDS = 5
@@ -127,7 +128,7 @@ class Prepared:
             step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # what else the machine does comes in bursts
             self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
             start = time.perf_counter()
-            trial.measured()
+            evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
             if trial.sample is not None:
                 trial.objective.eval()
                 trial.sample()
@@ -191,35 +192,48 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     if load_from is None:
         learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
         watcher.said(f"reading {recipe.data.train}{learning}")
-        recipe, notes = settled(borrowed(recipe))
+        recipe, runs = borrowed(recipe)
+        recipe, notes = settled(recipe)
         for name, note in notes.items():
             watcher.said(f"held out: {note}" if name == "held_out" else note)
         kind = registry.find("task", recipe.task.kind)
-        if not recipe.init:
+        inits = sources(recipe.init, runs)
+        if not inits:
             task = cast(Task, kind.prepare(recipe))
         else:
-            recipe, tokenizer = tokenizer_of(recipe)
+            recipe, tokenizer = tokenizer_of(inits, recipe)
+            watcher.said(f"it reads with the tokenizer of {inits[0].run}")
             task = cast(Task, kind.prepare(recipe, tokenizer))
     else:
-        task = restored_task(load_from, recipe)
+        inits, runs, task = [], {}, restored_task(load_from, recipe)
     objective = build(recipe, task)
-    for init in recipe.init if load_from is None else ():
-        watcher.said(f"{init.run}: {begin(objective, init)}")
-    if recipe.init and (frozen := freeze(objective, recipe.init)):
+    loaded = [begin(objective, init) for init in inits]
+    found = {name for one in loaded for name in one.found}
+    for init, one in zip(inits, loaded, strict=True):
+        anew = [name for name in one.new if name not in found]
+        watcher.said(f"{init.run}: {replace(one, new=anew)}")
+    if recipe.init is not None and (frozen := freeze(objective, recipe.init)):
         watcher.said(f"{frozen:,} weights are frozen")
     with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
         objective = objective.to(device)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
+        if recipe.init is not None and recipe.init.freeze:
+            raise RecipeError("all weights are frozen", where="init.freeze", hint="leave some of them to be trained")
         what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
         raise RecipeError(what, where="model.kind", hint=hint)
     if vectors := getattr(recipe.model, "vectors", None):
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
-    prepared = Prepared(recipe, task, objective, train_split, valid_split, notes)
+    prepared = Prepared(recipe, task, objective, train_split, valid_split, {**notes, **taken(runs)})
     for note in prepared.left_out:
         watcher.said(note)
     return prepared
+
+
+def taken(runs: Mapping[str, str]) -> dict[str, str]:
+    """What a run remembers of the runs that its models are taken from."""
+    return {f"{place}.from": run for place, run in runs.items()}
 
 
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:

@@ -196,7 +196,7 @@ class DecodingSettings(Settings):
 
 
 class AdapterSettings(Settings):
-    """Low-rank changes of linear maps, W + α / r · B A, which are trained in the place of the weights of the body."""
+    """Low-rank adapters (LoRA): changes W + α / r · B A of linear maps, which are trained in the place of the body."""
 
     rank: int = Field(default=8, gt=0)
     """r"""
@@ -204,6 +204,11 @@ class AdapterSettings(Settings):
     """α; r by default."""
     on: list[str] = Field(default=["*.query", "*.value"], min_length=1)
     """Names of linear maps in the body, or patterns: `*.query`, `body.blocks.3.feed`."""
+
+    @property
+    def scale(self) -> float:
+        """α / r"""
+        return (self.alpha or self.rank) / self.rank
 
 
 _From = create_model("_From", __base__=Settings, **{"from": (str, Field())})  # type: ignore[call-overload]
@@ -236,19 +241,12 @@ class Recipe(Settings):
     """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
-    init: list[InitSettings] = []
-    """Where the first weights come from, one run or several; from the seed where it does not say. The first run's
-    tokenizer is used."""
+    init: InitSettings | None = None
+    """None where weights begin as the seed has them."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}
     """Written into a run: the versions and the number of threads it ran on."""
-
-    @field_validator("init", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        """A single run needs no list."""
-        return [] if value is None else [value] if isinstance(value, Mapping | InitSettings) else value
 
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from seqlab.build import is_named
 from seqlab.errors import RecipeError, nearest
 from seqlab.models.of_run import OfRun
 from seqlab.objectives.objective import Objective
-from seqlab.recipe import InitSettings, PartSettings, Recipe, models_in
+from seqlab.recipe import InitSettings, Recipe, models_in
 from seqlab.run import load_tokenizer_of, run_recipe
 from seqlab.tokenizers import Tokenizer
 from seqlab.training.checkpoint import Checkpoints
@@ -36,37 +35,42 @@ class Loaded:
         return f"{len(self.found):,} tensors are loaded{anew}{rest}"
 
 
-def borrowed(recipe: Recipe) -> Recipe:
-    """A recipe whose models are its own: where one is that of another run, its settings, and its weights as first ones.
+def borrowed(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
+    """A recipe whose models are its own: where one is that of another run, its settings. And of which runs they are, by
+    the place of the model: `model`, or `objective.NAME`.
 
-    The weights of a body are those that `init` names already, or the body of that run; those of any other model that an
-    objective owns are the body of its run.
+    The weights of a body are those that `init` names, or the body of that run.
     """
-    inits = list(recipe.init)
-    body, objective = recipe.model, recipe.objective
-    if isinstance(body, OfRun.Settings):
-        run = _run_of(body, inits, "model")
-        inits = inits or [InitSettings.model_validate({"from": run})]
-        body = run_recipe(Path(run)).model
-    for name, model in models_in(objective).items():
+    runs: dict[str, str] = {}
+    if isinstance(recipe.model, OfRun.Settings):
+        runs["model"] = run = recipe.model.run or (recipe.init.run if recipe.init is not None else "")
+        init = recipe.init or InitSettings.model_validate({"from": _named(run, "model")})
+        recipe = recipe.model_copy(update={"model": run_recipe(Path(run)).model, "init": init})
+    for name, model in models_in(recipe.objective).items():
         if isinstance(model, OfRun.Settings):
-            run = _run_of(model, [], f"objective.{name}")
-            inits.append(InitSettings.model_validate({"from": run, "load": {"body": name}}))
-            objective = objective.model_copy(update={name: run_recipe(Path(run)).model})
-    return recipe.model_copy(update={"model": body, "objective": objective, "init": inits})
+            place = f"objective.{name}"
+            runs[place] = run = _named(model.run, place)
+            objective = recipe.objective.model_copy(update={name: run_recipe(Path(run)).model})
+            recipe = recipe.model_copy(update={"objective": objective})
+    return recipe, runs
 
 
-def _run_of(settings: PartSettings, inits: Sequence[InitSettings], where: str) -> str:
-    run = cast(OfRun.Settings, settings).run or (inits[0].run if inits else None)
-    if run is None:
+def _named(run: str | None, where: str) -> str:
+    if not run:
         raise RecipeError("'from' is missing: the model of which run?", where=where, hint=f"set {where}.from=RUN")
     return run
 
 
-def tokenizer_of(recipe: Recipe) -> tuple[Recipe, Tokenizer | None]:
-    """What a training that begins with the weights of other runs reads with: the tokenizer of the first, which all of
-    them must have."""
-    others = {init.run: run_recipe(Path(init.run)) for init in recipe.init}
+def sources(init: InitSettings | None, runs: Mapping[str, str]) -> list[InitSettings]:
+    """All runs whose weights a training begins with: that of `init`, and those of the other models of an objective."""
+    others = {place.removeprefix("objective."): run for place, run in runs.items() if place != "model"}
+    loaded = [InitSettings.model_validate({"from": run, "load": {"body": name}}) for name, run in others.items()]
+    return loaded if init is None else [init, *loaded]
+
+
+def tokenizer_of(inits: Sequence[InitSettings], recipe: Recipe) -> tuple[Recipe, Tokenizer | None]:
+    """What a training that begins with the weights of other runs reads with: their tokenizer, which is one for all."""
+    others = {init.run: run_recipe(Path(init.run)) for init in inits}
     found = {run: load_tokenizer_of(Path(run), other) for run, other in others.items()}
     first, *rest = found
     for run in rest:
@@ -79,11 +83,11 @@ def tokenizer_of(recipe: Recipe) -> tuple[Recipe, Tokenizer | None]:
 def begin(objective: Objective, init: InitSettings) -> Loaded:
     """Fill an objective with the weights of a run, as far as it is asked for."""
     folder = Path(init.run)
-    run_recipe(folder)
+    recipe = run_recipe(folder)
     snapshot = Checkpoints(folder).best()
     if snapshot is None:
         raise RecipeError("has no whole checkpoint", where=f"init.from={init.run}", hint="choose another run")
-    own, theirs = objective.state_dict(), snapshot.model
+    own, theirs = objective.state_dict(), without_adapters(snapshot.model, recipe)
     moved = _moved(theirs, init)
     _check(own, theirs, moved, init)
     with torch.no_grad():
@@ -91,9 +95,23 @@ def begin(objective: Objective, init: InitSettings) -> Loaded:
     return Loaded(sorted(moved), sorted(own.keys() - moved.keys()), sorted(theirs.keys() - set(moved.values())))
 
 
-def freeze(objective: Objective, inits: Sequence[InitSettings]) -> int:
+def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:
+    """The weights of a run with its adapters, if it has any, merged into the linear maps."""
+    adapters = None if recipe.init is None else recipe.init.adapters
+    if adapters is None:
+        return weights
+    plain = {name: weight for name, weight in weights.items() if ".adapter." not in name}
+    for name in weights:
+        if name.endswith(".adapter.up"):
+            owner = name.removesuffix(".adapter.up")
+            change = adapters.scale * weights[name] @ weights[f"{owner}.adapter.down"]
+            plain[f"{owner}.weight"] = plain[f"{owner}.weight"] + change
+    return plain
+
+
+def freeze(objective: Objective, init: InitSettings) -> int:
     """Weights that are not trained; how many there are."""
-    for pattern in [pattern for init in inits for pattern in init.freeze]:
+    for pattern in init.freeze:
         chosen = [weight for name, weight in objective.named_parameters() if is_named(name, pattern)]
         if not chosen:
             names = [name for name, _ in objective.named_parameters()]

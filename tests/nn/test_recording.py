@@ -83,6 +83,8 @@ def test_what_was_not_recorded_is_an_error_with_the_nearest_name():
         ({("blocks.0.attend", "wieghts"): Set(0)}, r"'blocks\.0\.attend' notes no 'wieghts'; did you mean 'weights'"),
         ({("norm", "output"): Set(0)}, "'norm' noted nothing"),
         ({("blocks.0", "output"): Set(0, positions=7)}, r"no call of 'blocks\.0' had position 7"),
+        ({("blocks.0", "output"): Set(0, positions=-70)}, r"no call of 'blocks\.0' had position -70"),
+        ({"blocks.0": Set(0)}, r"'blocks\.0' is no place"),
         (
             {("blocks.0.attend", "heads"): Scale(0, heads=3)},
             r"blocks\.0\.attend, heads: there is no head 3; there are 3",

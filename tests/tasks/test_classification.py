@@ -14,6 +14,7 @@ from tolerance import SMALL_NET, close, rounding
 import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
+from seqlab.data.records import Record
 from seqlab.errors import DataError, RecipeError
 from seqlab.launch import train
 from seqlab.recipe import Recipe
@@ -233,6 +234,8 @@ def test_pairs_are_joined_by_the_template(data, tmp_path):
     assert [record.fields["second"] for record in batch.records] == ["an apple", "the old fig tree"]
     _, cut = prepared(data, task={"texts": "two", "longest": 5}, data=paths, tokenizer=tokenizer)
     assert cut.texts == [joined, [own["class"], *ids[2], own["separator"], *ids[3], own["separator"]]]
+    empty = Record({"text": "", "second": ""}, "empty.tsv", 2)
+    assert task._pairs([empty])[0].ids == [own["class"], own["separator"], own["separator"]]
     write(tmp_path / "asked.tsv", [row[:2] for row in rows])
     run = seqlab.train(recipe(data, task={"texts": "two"}, data=paths, tokenizer=tokenizer), out=tmp_path / "run")
     answers = list(run.predict(str(tmp_path / "asked.tsv")))

@@ -44,6 +44,12 @@ def bert(tmp_path_factory, multilingual) -> dict[str, Path]:
     return folders
 
 
+def test_the_end_of_a_vocabulary_of_berts_kind_is_sep_whatever_else_it_has(tmp_path):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<|endoftext|>", "a", "b"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    assert load_tokenizer(tmp_path).end_id == 3
+
+
 def test_gpt2_gives_the_ids_of_transformers(gpt2, multilingual):
     ours = load_tokenizer(gpt2)
     theirs = transformers.GPT2Tokenizer(vocab=str(gpt2 / "encoder.json"), merges=str(gpt2 / "vocab.bpe"))

@@ -6,10 +6,12 @@ import random
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from tolerance import SMALL_NET, rounding
 from torch import nn
 
 import seqlab
+from seqlab.cli.average import average as average_command
 from seqlab.data.batches import Batch, Examples
 from seqlab.objectives.objective import Loss, Mean, Objective
 from seqlab.recipe import Recipe, TrainingSettings
@@ -49,7 +51,7 @@ class Losses:
     metric, better = "loss", "lower"
 
     def metrics(self, totals, split):
-        return {"loss": totals["sum"] / totals["count"] + totals["other.sum"] / totals["other.count"]}
+        return {"loss": totals["sum"] / totals["count"], "other": totals["other.sum"] / totals["other.count"]}
 
 
 def train(folder, accumulate, updates=1, steps=6):
@@ -104,6 +106,51 @@ def test_several_updates_from_a_batch_are_as_many_steps_on_it(tmp_path):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 
 
+def test_the_held_out_loss_has_all_means_in_it(tmp_path):
+    trained, rows, log = train(tmp_path, 1, steps=1)
+    y = trained.body(rows.rows[:, :3])
+    one, other = rows.rows[:, 3] > 0, rows.rows[:, 4] > 0.5
+    loss = y[one, 0].square().mean() + y[other, 1].exp().mean()
+    assert log[1]["valid"]["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert log[1]["valid"]["other"] == pytest.approx(y[other, 1].exp().mean().item(), rel=1e-6)
+
+
+def test_experience_is_made_without_dropout(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(TwoMeans, "experience", lambda self, batch: seen.append(self.training) or [batch])
+    objective, *_ = train(tmp_path, 2, steps=1)
+    assert seen == [False, False]
+    assert objective.training
+
+
+def test_a_model_that_is_not_trained_never_drops_out():
+    objective = TwoMeans()
+    objective.teacher = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).requires_grad_(False)
+    objective.student = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    objective.train()
+    assert not objective.teacher[1].training
+    assert objective.student[1].training
+
+
+def uncounted(self, batch, state=None):
+    loss = self.body(batch["x"]).sum()
+    return Loss(loss, torch.tensor(10), others={"other": Mean(loss, torch.tensor(1))})
+
+
+FORGOTTEN = {
+    "counts": ({"counts": lambda self, batch: {}, "forward": uncounted}, "adds the mean 'other' without a count"),
+    "experience": ({"experience": lambda self, batch: []}, "0 updates from a batch"),
+}
+
+
+@pytest.mark.parametrize(("methods", "message"), FORGOTTEN.values(), ids=FORGOTTEN)
+def test_what_an_objective_forgot_is_said(tmp_path, monkeypatch, methods, message):
+    for name, method in methods.items():
+        monkeypatch.setattr(TwoMeans, name, method)
+    with pytest.raises(seqlab.SeqlabError, match=message):
+        train(tmp_path, 1)
+
+
 # ---------------------------------------------------------------------- the best by what is written
 
 
@@ -150,6 +197,31 @@ def test_judging_changes_no_weight(translators):
         assert torch.equal(a, b)
     losses = [[entry["valid"]["loss"] for entry in run.log if "valid" in entry] for run in (plain, best)]
     assert losses[0] == pytest.approx(losses[1], abs=rounding(SMALL_NET, 5))
+
+
+def test_only_the_first_pairs_are_judged(translators, monkeypatch):
+    _, best = translators
+    kind, asked = type(best.task), []
+    answers = kind.answers
+
+    def counted(self, objective, batch):
+        asked.append(len(batch.records))
+        return answers(self, objective, batch)
+
+    monkeypatch.setattr(kind, "answers", counted)
+    best.task.judged(best.objective, best.held_out(), 16)
+    assert sum(asked) == 15
+
+
+def test_an_average_is_judged_too(translators, tmp_path):
+    _, best = translators
+    averaged = seqlab.average(best.folder, out=tmp_path / "averaged", last=2)
+    assert averaged.log[0]["valid"]["chrf"] > 0
+    again = [str(best.folder), "--out", str(tmp_path / "again"), "--last", "2"]
+    said = CliRunner().invoke(average_command, again)
+    assert said.exit_code == 0, said.output
+    highest = max(entry["valid"]["chrf"] for entry in best.log if "valid" in entry)
+    assert f"best checkpoint of {best.folder}: {highest:.4f}" in said.output
 
 
 def test_a_figure_that_is_none_is_said_before_the_training(translators, tmp_path):

@@ -32,6 +32,7 @@ def average(run: str, out: str, last: int, device: str, code: str | None, as_jso
         return
     metric = made.task.metric
     others = [other["valid"][metric] for other in read_log(Path(run) / "log.jsonl") if "valid" in other]
-    best = f" (best checkpoint of {run}: {min(others):.4f})" if others else ""
+    choose = max if made.task.better == "higher" else min
+    best = f" (best checkpoint of {run}: {choose(others):.4f})" if others else ""
     click.echo(f"steps {', '.join(map(str, entry['averaged']))}: {out}")
     click.echo(f"held-out {metric} {entry['valid'][metric]:.4f}{best}")

@@ -23,6 +23,8 @@ from seqlab.recipe import PartSettings
 
 class Forecaster(nn.Module, ABC):
     Settings: ClassVar[type[PartSettings]]
+    needs: ClassVar[tuple[str, ...]] = ("inputs", "outputs", "horizon")
+    """What it has to be told of the series, by name, to be built (`Task.sizes`)."""
     every_step: ClassVar[bool] = False
     """Whether it can forecast after every step of a window, not only after the last."""
     needs_past: bool = False
@@ -107,8 +109,6 @@ class SeriesRecurrent(Forecaster):
             if self.depth == 0 and self.head == "dense":
                 raise ValueError("a depth of 0 with a dense head reads only the last step")
             return self
-
-    needs = ("inputs", "outputs", "horizon")
 
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()

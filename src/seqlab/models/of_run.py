@@ -6,6 +6,7 @@ from typing import ClassVar, cast
 
 from pydantic import Field, create_model
 
+from seqlab.errors import RecipeError
 from seqlab.recipe import PartSettings
 
 _From = create_model("_From", __base__=PartSettings, **{"from": (str | None, Field(default=None))})  # type: ignore[call-overload]
@@ -17,6 +18,8 @@ class OfRun:
     Before anything is built, `transfer.borrowed` puts the settings themselves in its place.
     """
 
+    needs = ()
+
     class Settings(_From):
         """Without `from`, it is the run that `init.from` names."""
 
@@ -25,3 +28,7 @@ class OfRun:
         @property
         def run(self) -> str | None:
             return cast(str | None, getattr(self, "from"))
+
+    def __init__(self, settings: Settings) -> None:
+        hint = "it can be the model of a recipe, or one that an objective owns; mix runs with `seqlab mix`"
+        raise RecipeError("the model of a run cannot be a part of another model", where="model", hint=hint)

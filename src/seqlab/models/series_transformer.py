@@ -32,8 +32,6 @@ class SeriesTransformer(Forecaster):
         """Whether to forecast the change from the last value."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
 
-    needs = ("inputs", "outputs", "horizon")
-
     def __init__(self, settings: Settings, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
         self.width, self.shape, self.needs_past = settings.width, (horizon, outputs), settings.from_last

@@ -81,7 +81,7 @@ class Replace(Change):
 
     def new(self, old: Tensor, place: _Positions) -> Tensor:
         with torch._C.DisableTorchFunction():  # products in it are not those of a cell
-            return _expanded(self.function(old), old)
+            return _expanded(self.function(old).to(old), old)
 
 
 @contextmanager
@@ -91,6 +91,9 @@ def intervene(model: nn.Module, changes: Mapping[tuple[str, str], Change]) -> It
     A * in a path stands for anything. A change that nothing was reached by is an error in the end. What a fused kernel
     would not show is computed by plain PyTorch.
     """
+    for place in changes:
+        if not isinstance(place, tuple) or len(place) != 2:
+            raise SeqlabError(f"{place!r} is no place", hint='give a path and a name: ("blocks.3.attend", "heads")')
     one = _Interventions(model, changes)
     with looking(one):
         yield
@@ -146,7 +149,7 @@ class _Positions:
         self.alone = steps is not None and steps.alone
         length = 1 if self.alone else value.shape[-2]
         first, total = (0, length) if steps is None else (steps.first, steps.count)
-        wanted = range(total) if index is None else [one % total if one < 0 else one for one in _listed(index)]
+        wanted = range(total) if index is None else [one + total if one < 0 else one for one in _listed(index)]
         here = [(number, one - first) for number, one in enumerate(wanted) if first <= one < first + length]
         self.meant, self.here, self.count = [n for n, _ in here], [p for _, p in here], len(wanted)
 
@@ -167,7 +170,7 @@ def _changed(value: Tensor, chosen: list[tuple[int, list[int]]], change: Callabl
     if not chosen:
         return change(value)
     (dim, numbers), *rest = chosen
-    index = torch.tensor(numbers, device=value.device)
+    index = torch.tensor(numbers, dtype=torch.long, device=value.device)
     return value.index_copy(dim, index, _changed(value.index_select(dim, index), rest, change))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -44,7 +44,8 @@ class Objective(nn.Module, ABC):
     """Owns a `body`, and often a `head`: their weights are called body.* and head.* in a checkpoint.
 
     It may own more models, such as a teacher: each is a field of its `Settings` (`teacher: ModelSettings`), and is
-    passed to the constructor under that name. Buffers of its own are in checkpoints as its weights are.
+    passed to the constructor under that name. One of them that has nothing to train never drops anything out.
+    Buffers of its own are in checkpoints as its weights are.
     """
 
     Settings: ClassVar[type[PartSettings]]
@@ -62,8 +63,10 @@ class Objective(nn.Module, ABC):
     def experience(self, batch: Batch) -> Sequence[Batch]:
         """What is learnt from a batch of the data: an update of the weights for each of these; mostly the batch itself.
 
-        Called without gradients. A policy samples texts here and rates them, and a generator takes turns with its
-        discriminator. Whatever is random draws from torch's own generator, which is in checkpoints.
+        Called without gradients or dropout, for each piece of a batch on each rank: what is remembered in a buffer
+        depends on how a batch is cut, and is that of the first rank. A policy samples texts here and rates them, and a
+        generator takes turns with its discriminator. Whatever is random draws from torch's own generator, which is in
+        checkpoints.
         """
         return [batch]
 
@@ -76,3 +79,10 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch, state: State | None = None) -> Loss: ...
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        for name, model in self.named_children():
+            if name not in ("body", "head") and not any(weight.requires_grad for weight in model.parameters()):
+                model.eval()
+        return self

@@ -24,14 +24,18 @@ def each_example(
     device: torch.device,
     ask: Callable[[Batch], list[Any]],
     nothing: Callable[[Record], Any] = lambda record: None,
+    first: int | None = None,
 ) -> Iterator[Any]:
-    """What `ask` finds about each example; `nothing` says it of those that have nothing to read.
+    """What `ask` finds about each example, or the `first` of them; `nothing` says it of those without anything to read.
 
     Examples of like length are asked together, and fewer of them where they are long.
     """
     lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
     records = iter(split.records())
     for _, indices in split.order(rows * 16, seed=0).once():
+        indices = indices if first is None else indices[indices < first]
+        if not len(indices):
+            return
         own = dict(zip(indices.tolist(), records, strict=False))
         empty = split.lengths[indices] == 0
         found = {index: nothing(own[index]) for index in indices[empty].tolist()}

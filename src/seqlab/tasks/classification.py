@@ -156,8 +156,11 @@ class Classification(Task):
         for record in records:
             with record.blamed():
                 first, second = (self.tokenizer.encode(record.fields[role]) for role in _texts(self.settings))
-                room = len(first) + len(second) if self.settings.longest is None else self.settings.longest
-                pairs.append(frame.cut(first, second, room + frame.specials))
+                longest = self.settings.longest
+                if longest is None:
+                    pairs.append(frame.whole(first, second))
+                else:
+                    pairs.append(frame.cut(first, second, longest + frame.specials))
         return pairs
 
     def _encoded(self, records: Sequence[Record]) -> list[list[int]]:

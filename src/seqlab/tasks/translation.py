@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -120,7 +121,8 @@ class Translation(Task):
         """Figures of `seqlab evaluate`."""
         best: str = "loss"
         """What chooses the best checkpoint: the held-out loss, or a figure, such as `bleu`, of what is written for the
-        first held-out pairs."""
+        first held-out pairs. That takes time beside `training.budget`: a model that is still untrained, by which a
+        budget is measured, writes much longer texts than it will."""
         judged: int = Field(default=500, gt=0)
         """How many pairs that is, at most."""
 
@@ -240,8 +242,10 @@ class Translation(Task):
 
     def judged(self, objective: Objective, split: Split, rows: int) -> float:
         writer, device = packed(objective), next(objective.parameters()).device
-        answers = each_example(cast(Pairs, split), rows, device, lambda batch: self.answers(writer, batch))
-        texts = [answer["answer"] for answer in islice(answers, self.settings.judged)]
+        answers = each_example(
+            cast(Pairs, split), rows, device, partial(self.answers, writer), first=self.settings.judged
+        )
+        texts = [answer["answer"] for answer in answers]
         references = [[record.fields[TARGET]] for record in islice(cast(Pairs, split).records(), len(texts))]
         return Judged([self.metric], texts, references).values()[self.metric]
 

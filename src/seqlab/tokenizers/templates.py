@@ -158,6 +158,8 @@ class Frame:
         room = self._room(longest, second)
         if second is None:
             return [self.whole(part) for part in _parts(first, room, stride)]
+        if not 0 <= stride < room:
+            raise _no_stride(room, stride)
         if len(first) + len(second) <= room:
             return [self.whole(first, second)]
         if over == "first":
@@ -207,8 +209,12 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 def _parts(text: Encoding, size: int, stride: int) -> Sequence[Encoding]:
     """Parts of `size` tokens that overlap by `stride`."""
     if not 0 <= stride < size:
-        what = f"windows with room for {size} tokens of the text cannot overlap by {stride}"
-        raise DataError(what, hint=f"the stride is at most {size - 1}")
+        raise _no_stride(size, stride)
     last = max(0, len(text) - size)  # where the last one may begin at the latest
     step = size - stride
     return [text.part(start, start + size) for start in range(0, last + step, step)]
+
+
+def _no_stride(size: int, stride: int) -> DataError:
+    what = f"windows with room for {size} tokens of the text cannot overlap by {stride}"
+    return DataError(what, hint=f"the stride is at most {size - 1}")

@@ -20,6 +20,7 @@ from seqlab.tokenizers.library import LibraryTokenizer
 from seqlab.tokenizers.pattern import SPECIALS, SpacedStream
 from seqlab.tokenizers.ratio_merges import CONTINUES, learn_pieces, split_word
 from seqlab.tokenizers.special import (
+    END,
     NAMES,
     Declarations,
     Special,
@@ -174,7 +175,10 @@ def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations
     known = {name for names in NAMES.values() for name in names}.union(added)
     said = set(declared.values())
     names = {index: token for index, token in enumerate(tokens) if token in known or index in said}
-    return published_special(names, roles_by_name(names), declared)
+    roles, ids = roles_by_name(names), {token: index for index, token in names.items()}
+    if END not in ids and "[SEP]" in ids:  # whatever else a vocabulary of BERT's kind has
+        roles["end"] = ids["[SEP]"]
+    return published_special(names, roles, declared)
 
 
 class WordPieceStream(TextStream):

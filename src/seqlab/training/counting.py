@@ -14,8 +14,8 @@ from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.distributed import Ranks
-from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.measuring import measured
 from seqlab.training.tensorboard import Board
 from seqlab.training.trainer import Watcher
 
@@ -44,8 +44,7 @@ class Counting:
         cast(Any, self.objective.body).fit(tokens, self.folder / ".draft-counts")
         seconds = time.perf_counter() - start
         self.objective.to(device)
-        totals = evaluate(self.objective, self.splits[1], self.settings.batch_size, device)
-        metrics = self.task.metrics(totals, self.splits[1])
+        metrics = measured(self.objective, self.task, self.splits[1], self.settings.batch_size, device)
         self._report(len(tokens), seconds, metrics)
         self.watcher.evaluated(1, metrics)
         best = metrics[self.task.metric]

@@ -15,7 +15,10 @@ from seqlab.training.distributed import ALONE, Ranks
 def evaluate(
     objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """The sums of an objective over a split: `sum`, `count`, its parts, and `name.sum`, `name.count` of other means."""
+    """The sums of an objective over a split: `sum` and `count`, whose ratio is the loss, and its parts.
+
+    Where a loss has other means, `name.sum` and `name.count` are theirs, and `sum` / `count` has all of them in it.
+    """
     was_training = objective.training
     objective.eval()
     order = split.order(batch_size, seed=0)
@@ -34,4 +37,7 @@ def evaluate(
             totals[name] = totals.get(name, 0.0) + weight * float(value)
     objective.train(was_training)
     names = sorted(totals)
-    return dict(zip(names, ranks.sum([totals[name] for name in names], device), strict=True))
+    totals = dict(zip(names, ranks.sum([totals[name] for name in names], device), strict=True))
+    for name in loss.others:
+        totals["sum"] += totals[f"{name}.sum"] * totals["count"] / max(totals[f"{name}.count"], 1.0)
+    return totals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -113,7 +114,7 @@ class Muon:
 
     def build(self, module: nn.Module, rate: float, settings: Settings) -> torch.optim.Optimizer:
         outer = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
-        outer |= {id(p) for name, p in module.named_parameters() if name.startswith(("head.", "body.output."))}
+        outer |= {id(p) for name, p in module.named_parameters() if re.match(r"head\.|\w+\.output\.", name)}
         weights = [p for p in module.parameters() if p.requires_grad]
         hidden = [p for p in weights if p.dim() == 2 and id(p) not in outer]
         rest = [p for p in weights if p.dim() != 2 or id(p) in outer]

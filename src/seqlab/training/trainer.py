@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +34,8 @@ from seqlab.training.averaging import Average
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
 from seqlab.training.compiling import Compiled
 from seqlab.training.distributed import ALONE, Ranks, Replicated, Strategy
-from seqlab.training.evaluation import evaluate
 from seqlab.training.log import Log
+from seqlab.training.measuring import measured
 from seqlab.training.schedules import WarmUp
 from seqlab.training.tensorboard import Board
 
@@ -130,6 +130,7 @@ class Trainer:
         self.progress = Progress()
         self.clock, self.clock_tokens = time.perf_counter(), 0
         self.carried: list[State | None] = [None] * settings.accumulate
+        self.updates = 0  # of the weights from each batch; not known before the first
         self.asked = False  # by a signal to this process
         self.stopping = False  # because some rank was asked: all of them know it from the same step on
         if self.device.type == "cuda":
@@ -177,16 +178,29 @@ class Trainer:
     def _experience(self, cursor: Cursor, indices: Indices) -> list[list[Piece]]:
         """For each update, this rank's pieces of what is learnt from a batch."""
         key = Key(self.settings.seed, cursor.epoch)
+        plain = type(self.objective).experience is Objective.experience
         turns: list[list[Piece]] = []
         for own in self.strategy.pieces(indices, self.settings.accumulate):
             weight = 1.0 if len(own) else 0.0  # a piece without rows reads one that does not count
             batch = self.train_split.batch(own if len(own) else indices[:1], key).to(self.device)
-            with torch.no_grad():
-                turns.append([Piece(one, weight) for one in self.objective.experience(batch)])
-        if len(turns[0]) > 1 and self.order.carries:
-            what = "this objective learns several times from a batch, which a stream's state does not allow"
-            raise RecipeError(what, where="task.stream", hint="read windows instead")
+            learnt = [batch] if plain else self._experienced(batch)
+            turns.append([Piece(one, weight) for one in learnt])
         return [list(pieces) for pieces in zip(*turns, strict=True)]
+
+    @torch.no_grad()
+    def _experienced(self, batch: Batch) -> Sequence[Batch]:
+        self.objective.eval()
+        found = self.objective.experience(batch)
+        self.objective.train()
+        self.updates = self.updates or len(found)
+        if not found or len(found) != self.updates:
+            what = f"{len(found)} updates from a batch where there were {self.updates}"
+            hint = "give equally many for every batch, at least one"
+            raise RecipeError(what, where="objective.experience", hint=hint)
+        if self.updates > 1 and self.order.carries:
+            what = "this objective learns several times from a batch, and a stream carries one state"
+            raise RecipeError(what, where="task.reading", hint="use windows")
+        return found
 
     def _update(self, pieces: list[Piece], cursor: Cursor) -> tuple[float, float, float]:
         """One update of the weights: the loss, how many things it is the mean of, and the norm of its gradient."""
@@ -213,7 +227,7 @@ class Trainer:
                 loss = self.wrapped(batch, state)
                 total = loss.sum
                 for name, mean in loss.others.items():
-                    total = total + ratios[name] * mean.sum
+                    total = total + self._ratio(ratios, name) * mean.sum
                 (total * weight).backward()
             self.carried[number] = loss.state.detach() if self.order.carries and loss.state else None
             sums += torch.stack([total.detach().float(), loss.count.float()]) * weight
@@ -225,13 +239,19 @@ class Trainer:
         A sum times that, divided by N as the loss is, is the mean.
         """
         each = [self.objective.counts(batch) for batch, _ in pieces]
-        if not each[0]:
+        if "count" not in each[0]:
             return {}
         own = [
             sum(float(one[name]) * piece.weight for one, piece in zip(each, pieces, strict=True)) for name in each[0]
         ]
         counts = dict(zip(each[0], self.ranks.sum(own, self.device), strict=True))
         return {name: max(counts["count"], 1.0) / max(count, 1.0) for name, count in counts.items()}
+
+    def _ratio(self, ratios: Mapping[str, float], name: str) -> float:
+        if name not in ratios:
+            what = f"the objective adds the mean '{name}' without a count of it"
+            raise RecipeError(what, where="objective.counts", hint=f"let it give 'count' and '{name}'")
+        return ratios[name]
 
     def _clip(self, scale: float) -> float:
         """Scale the gradients, and shorten them where they are too long; the norm they had before that.
@@ -318,7 +338,8 @@ class Trainer:
         own = self.progress
         start = time.perf_counter()
         with self._averaged():
-            metrics = self.measured()
+            rows, split = self.settings.batch_size, self.valid_split
+            metrics = measured(self.objective, self.task, split, rows, self.device, self.ranks)
         self._write(self.log, {"step": own.step, "valid": metrics})
         self.clock += time.perf_counter() - start  # tokens/s is about training
         self.watcher.evaluated(own.step, metrics)
@@ -330,19 +351,6 @@ class Trainer:
             own.best = {"step": own.step, "value": value}
         own.stale = 0 if better else own.stale + 1
         return better
-
-    def measured(self) -> dict[str, float]:
-        """The task's figures on the held-out data, the one that chooses the best checkpoint among them."""
-        rows = self.settings.batch_size
-        totals = evaluate(self.objective, self.valid_split, rows, self.device, self.ranks)
-        metrics = self.task.metrics(totals, self.valid_split)
-        if self.task.metric not in metrics:
-            was_training = self.objective.training
-            self.objective.eval()
-            own = self.task.judged(self.objective, self.valid_split, rows) if self.ranks.first else 0.0
-            self.objective.train(was_training)
-            metrics[self.task.metric] = self.ranks.sum([own], self.device)[0]
-        return metrics
 
     def _sample(self, sample: Callable[[], list[str]]) -> None:
         start = time.perf_counter()

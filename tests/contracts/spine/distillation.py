@@ -24,11 +24,6 @@ class Distillation(Objective):
         super().__init__()
         self.body, self.teacher, self.share = body, teacher.requires_grad_(False), settings.share
 
-    def train(self, mode=True):
-        super().train(mode)
-        self.teacher.eval()
-        return self
-
     def forward(self, batch, state=None):
         states, targets = scored(self.body(batch["tokens"], mask=batch.get("mask")).states, batch)
         student, count = self.body.logits(states), torch.tensor(len(targets))

@@ -88,7 +88,7 @@ class LabelledText(Task):
 
     def metrics(self, totals, split):
         shares = {"words": totals["words"] / totals["count"], "classes": totals["classes"] / len(split)}
-        return {"loss": totals["sum"] / totals["count"] + totals["classes.sum"] / totals["classes.count"], **shares}
+        return {"loss": totals["sum"] / totals["count"], **shares}
 
 
 register("objective", "fill-in-and-classify", FillInAndClassify)
