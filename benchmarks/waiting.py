@@ -1,7 +1,7 @@
 """How much of a training step waits for its batch? The share of the time of some steps, for every shipped recipe.
 
-    python benchmarks/waiting.py                    all recipes that have built-in data
-    python benchmarks/waiting.py --only translation --steps 40
+python benchmarks/waiting.py                    all recipes that have built-in data
+python benchmarks/waiting.py --only translation --steps 40
 """
 
 from __future__ import annotations
