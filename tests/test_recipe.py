@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -338,3 +339,20 @@ assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_key_of_a_recipe_is_a_word_that_yaml_reads_as_something_else():
+    """`on: [...]` would be `true: [...]`."""
+    from seqlab import recipe, registry
+
+    sections = [recipe.Recipe, recipe.DataSettings, recipe.TrainingSettings, recipe.DecodingSettings]
+    sections += [recipe.InitSettings, recipe.AdapterSettings]
+    sections += [
+        settings
+        for family in registry.FAMILIES
+        for name in registry.FAMILIES[family]
+        if (settings := getattr(registry.find(family, name), "Settings", None)) is not None
+    ]
+    keys = {key for section in sections for key in section.model_fields}
+    assert len(keys) > 100
+    assert keys == {yaml.safe_load(key) for key in keys}

@@ -174,7 +174,7 @@ def test_a_model_of_no_run_is_an_error(data, tmp_path):
 
 
 def adapted(data, first, on, **more):
-    return classifier(data, "others.tsv", init={"from": str(first.folder), "adapters": {"rank": 2, "on": on}, **more})
+    return classifier(data, "others.tsv", init={"from": str(first.folder), "adapters": {"rank": 2, "maps": on}, **more})
 
 
 @pytest.mark.parametrize("on", [["*.query", "*.value"], ["body.blocks.0.attend.key", "*.expand", "*.attend.output"]])
@@ -195,7 +195,7 @@ def test_adapters_are_trained_and_the_body_is_not(data, first, tmp_path, on):
 def test_adapters_change_nothing_at_first_and_are_w_plus_b_a(data, first):
     """W x + α / r B (A x), against the product of the matrices, in double precision."""
     task = first.task
-    recipe = classifier(data, init={"from": str(first.folder), "adapters": {"rank": 2, "alpha": 3.0, "on": ["*"]}})
+    recipe = classifier(data, init={"from": str(first.folder), "adapters": {"rank": 2, "alpha": 3.0, "maps": ["*"]}})
     objective = build(recipe, task).double()
     plain = build(classifier(data), task).double()
     shared = objective.load_state_dict(plain.state_dict(), strict=False)
@@ -230,7 +230,7 @@ def gpts(tmp_path_factory):
         "training": {"steps": 30, "batch_size": 4, "learning_rate": 0.01},
     }
     base = seqlab.train(Recipe.from_dict(recipe), out=folder / "base")
-    init = {"from": str(base.folder), "adapters": {"on": ["*.query", "*.value", "*.expand"]}}
+    init = {"from": str(base.folder), "adapters": {"maps": ["*.query", "*.value", "*.expand"]}}
     return base, seqlab.train(Recipe.from_dict({**recipe, "init": init}), out=folder / "run")
 
 

@@ -52,11 +52,11 @@ def adapt(objective: Objective, settings: AdapterSettings) -> None:
     """Give linear maps of the body low-rank changes to learn, and freeze the rest of it."""
     there = list(linear_maps(objective.body, "body"))
     chosen: set[str] = set()
-    for pattern in settings.on:
+    for pattern in settings.maps:
         found = {name for name in there if is_named(name, pattern)}
         if not found:
             hint = nearest(pattern, there) if there else "choose a model with attention"
-            raise RecipeError(f"'{pattern}' is no linear map of the body", where="init.adapters.on", hint=hint)
+            raise RecipeError(f"'{pattern}' is no linear map of the body", where="init.adapters.maps", hint=hint)
         chosen |= found
     objective.body.requires_grad_(False)
     add_adapters(objective.body, "body", chosen, settings.rank, settings.scale)

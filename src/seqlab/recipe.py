@@ -202,7 +202,7 @@ class AdapterSettings(Settings):
     """r"""
     alpha: float | None = Field(default=None, gt=0)
     """α; r by default."""
-    on: list[str] = Field(default=["*.query", "*.value"], min_length=1)
+    maps: list[str] = Field(default=["*.query", "*.value"], min_length=1)
     """Names of linear maps in the body, or patterns: `*.query`, `body.blocks.3.feed`."""
 
     @property
