@@ -10,6 +10,7 @@ The first line says which seed it is: the same options again repeat a run.
 """
 
 import hashlib
+import importlib.util
 import os
 import random
 import re
@@ -31,6 +32,7 @@ NO_COMPILER = os.environ.get("CXX") == "false" or not (shutil.which("c++") or sh
 EXPECTED_SKIPS = {
     r"^the shared data has no .* here$": not SHARED.exists(),
     r"^there is no C\+\+ compiler ": NO_COMPILER,
+    r"^mkdocs is not installed$": importlib.util.find_spec("mkdocs") is None,  # `make docs` installs it
     r"^mounting is not permitted here": True,  # a container may lack the right
 }
 """Reasons for which a test may be skipped, and whether that is so on this machine."""
@@ -46,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 NUMERIC = {
-    *("contracts", "decoding", "inspection", "models", "nn", "objectives", "reference", "tasks"),
+    *("contracts", "decoding", "doctor", "inspection", "models", "nn", "objectives", "reference", "tasks"),
     *("test_averaging.py", "test_evaluation.py", "test_mixing.py", "test_optimizers.py", "test_ranks.py"),
 }
 """Folders and files whose tests compute: they depend on instruction sets, threads and compilers. `-m numeric`"""
@@ -212,6 +214,19 @@ def _threads(request: pytest.FixtureRequest):
     torch.set_num_threads(request.config.option.threads)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_names():
+    """Classes that the tests of a file register (`--code mine.py`) are forgotten after it."""
+    from seqlab import registry, run
+
+    registered, used = dict(registry._given), set(run._used)
+    yield
+    registry._given.clear()
+    registry._given.update(registered)
+    run._used.clear()
+    run._used.update(used)
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """The numeric tests on the processors that this one can pretend to be: one run for each instruction set and library.
 
     python tests/everywhere.py                              all of them: `make test-everywhere`
+    python tests/everywhere.py --all                        also those that change nothing on this processor
     python tests/everywhere.py --short                      three of them, and fewer tests: what CI runs
     python tests/everywhere.py --only kernels --out t.md    those whose name has `kernels` in it; the table is written
     python tests/everywhere.py -- --shuffle --seed random   what follows `--` is passed to pytest
 
 Where the processor lacks an instruction set, the configuration is listed as not run. The last columns are fingerprints
-of a few results of each library: they show what a configuration changes, and that it changes anything.
+of some hundred results of each library: they show what a configuration changes. Where all are those of one that was run
+before, nothing would be new: the table says so, and `--all` runs it nevertheless.
 """
 
 from __future__ import annotations
@@ -66,27 +68,13 @@ CONFIGURATIONS = [
     Configuration("no compiler", {"CXX": "false"}, short=True),
 ]
 
-PROBE = """
-import hashlib, torch
-from torch.nn import functional as F
-torch.set_num_threads({threads})
-draw = torch.Generator().manual_seed(0)
-a, b = (torch.randn(97, 211, generator=draw) for _ in range(2))
-def shown(tensor):
-    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()[:4]
-print(shown(torch.stack([a.tanh(), a.exp(), a.softmax(-1)])), shown(a @ b.T), end=" ")
-packed = torch.ops.mkldnn._reorder_linear_weight(b)
-print(shown(torch.ops.mkldnn._linear_pointwise(a, packed, None, "none", [], "")), end=" ")
-from seqlab.decoding import compiled
-print("none" if compiled.library() is None else shown(compiled.CompiledLinear(b, None)(a, "gelu")))
-"""
-
 
 @dataclass
 class Result:
     configuration: Configuration
     counts: tuple[int, int, int] | None = None
     """Passed, failed and skipped; none where it was not run."""
+    why: str = "not run"
     seconds: float = 0.0
     bits: tuple[str, ...] = ("",) * len(LIBRARIES)
 
@@ -94,7 +82,7 @@ class Result:
     def row(self) -> list[str]:
         name = self.configuration.name
         if self.counts is None:
-            return [name, self.settings, "not run", "", "", "", *self.bits]
+            return [name, self.settings, self.why, "", "", "", *self.bits]
         return [name, self.settings, *map(str, self.counts), f"{self.seconds:.0f}", *self.bits]
 
     @property
@@ -122,14 +110,24 @@ def processor() -> str:
     return f"{name} (family {family}, model {model}), {os.cpu_count()} cores"
 
 
-def run(configuration: Configuration, tests: list[str], more: list[str], kernels: Path) -> Result:
+def environment(configuration: Configuration) -> dict[str, str]:
     threads = str(configuration.threads)
     asked = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     # threads that wait do not spin: on a busy machine the others would wait for them
-    environment = {**os.environ, **configuration.environment, **asked, "OMP_WAIT_POLICY": "passive"}
-    probe = PROBE.format(threads=threads)
-    probed = subprocess.run([sys.executable, "-c", probe], env=environment, cwd=ROOT, capture_output=True, text=True)
-    bits = tuple(probed.stdout.split()) if probed.returncode == 0 else ("?",) * len(LIBRARIES)
+    return {**os.environ, **configuration.environment, **asked, "OMP_WAIT_POLICY": "passive"}
+
+
+def probed(configuration: Configuration) -> tuple[str, ...]:
+    """The fingerprints of what each library computes."""
+    command = [sys.executable, "tests/fingerprints.py"]
+    ended = subprocess.run(command, env=environment(configuration), cwd=ROOT, capture_output=True, text=True)
+    return tuple(ended.stdout.split()) if ended.returncode == 0 else ("?",) * len(LIBRARIES)
+
+
+def run(
+    configuration: Configuration, tests: list[str], more: list[str], kernels: Path, bits: tuple[str, ...]
+) -> Result:
+    threads = str(configuration.threads)
     report = kernels / "report.xml"
     report.unlink(missing_ok=True)
     workers = max(1, (os.cpu_count() or 1) // configuration.threads)
@@ -137,7 +135,7 @@ def run(configuration: Configuration, tests: list[str], more: list[str], kernels
     command = [sys.executable, "-m", "pytest", *options, "--strict-skips", f"--junitxml={report}", *more, *tests]
     begun = time.perf_counter()
     ended = subprocess.run(
-        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, env=environment(configuration), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     seconds = time.perf_counter() - begun
     suite = ElementTree.parse(report).getroot().find("testsuite") if report.exists() else None
@@ -147,7 +145,13 @@ def run(configuration: Configuration, tests: list[str], more: list[str], kernels
     if ended.returncode:
         print(ended.stdout[-20_000:], flush=True)
         failed = failed or 1  # a skip that is not expected, or nothing was run at all
-    return Result(configuration, (tests_run - failures - errors - skipped, failed, skipped), seconds, bits)
+    counts = (tests_run - failures - errors - skipped, failed, skipped)
+    return Result(configuration, counts, seconds=seconds, bits=bits)
+
+
+def same_bits(done: Result, one: Configuration, bits: tuple[str, ...]) -> bool:
+    """Whether a configuration computes what one that was run has computed, as far as fingerprints tell."""
+    return "?" not in bits and done.bits == bits and done.configuration.threads == one.threads
 
 
 def table(results: list[Result]) -> str:
@@ -160,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="three configurations, fewer tests")
     parser.add_argument("--only", default="", help="configurations whose name has this in it")
+    parser.add_argument("--all", action="store_true", help="also those that change nothing here")
     parser.add_argument("--out", type=Path, help="a Markdown file for the table")
     parser.add_argument("pytest", nargs="*", help="more for pytest, after --")
     given = parser.parse_args()
@@ -169,9 +174,16 @@ def main() -> None:
         os.environ["SEQLAB_CACHE"] = folder  # of the probe
         for one in chosen:
             missing = sorted(one.needs - here)
-            tests = SHORT if given.short else ["tests"]
-            results.append(Result(one) if missing else run(one, tests, given.pytest, Path(folder)))
-            print(" | ".join(results[-1].row) + (f" (no {', '.join(missing)})" if missing else ""), flush=True)
+            bits = () if missing else probed(one)
+            same = [done for done in results if done.counts and same_bits(done, one, bits)]
+            if missing:
+                results.append(Result(one, why=f"not run: no {', '.join(missing)}"))
+            elif same and not given.all:
+                results.append(Result(one, why=f"as “{same[0].configuration.name}”", bits=bits))
+            else:
+                tests = SHORT if given.short else ["tests"]
+                results.append(run(one, tests, given.pytest, Path(folder), bits))
+            print(" | ".join(results[-1].row), flush=True)
     shown = f"{processor()}\n\n{table(results)}\n"
     print(f"\n{shown}")
     if given.out is not None:

@@ -92,9 +92,10 @@ def choose_device(name: str) -> torch.device:
         name = next(kind for kind, found in there.items() if found)
     if name == "cuda" and "LOCAL_RANK" in os.environ:
         name = f"cuda:{os.environ['LOCAL_RANK']}"  # a device for each rank
-    device = torch.device(name)
-    if not there[device.type]:
+    kind, _, number = name.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if not there.get(kind) or (number and not (number.isdecimal() and int(number) < count)):
         raise RecipeError(
             f"there is no '{name}' device on this machine", where="training.device", hint="use auto or cpu"
         )
-    return device
+    return torch.device(name)

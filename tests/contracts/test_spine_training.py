@@ -24,7 +24,7 @@ TRAINING = {"batch_size": 16, "evaluate_every": 40, "checkpoint_every": 15, "lea
 
 KILLED = """
 import os, signal, sys
-import seqlab
+import seqlab, torch
 from seqlab.training.trainer import Silence
 
 class Killed(Silence):
@@ -32,7 +32,8 @@ class Killed(Silence):
         if step == 25:
             os.kill(os.getpid(), signal.SIGKILL)
 
-recipe, out, code = sys.argv[1:]
+recipe, out, code, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))  # on which bits depend
 seqlab.train(recipe, out=out, code=code or None, watcher=Killed())
 """
 
@@ -66,7 +67,7 @@ def trained(folder, name, recipe, code=None, steps=40):
     file = None if code is None else SPINE / f"{code}.py"
     run = seqlab.train(path, out=folder / name, code=file)
     killed = folder / f"{name}-killed"
-    command = [sys.executable, "-c", KILLED, str(path), str(killed), str(file or "")]
+    command = [sys.executable, "-c", KILLED, str(path), str(killed), str(file or ""), str(torch.get_num_threads())]
     assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
     assert sorted(one.name for one in (killed / "checkpoints").iterdir()) == ["step-00000015"]
     seqlab.train(path, out=killed, code=file, resume=True)

@@ -12,18 +12,25 @@ from torch import nn
 from torch.nn import functional as F
 
 from seqlab.decoding import compiled, packing
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, steady_product
+from seqlab.decoding.compiled import (
+    CompiledBlock,
+    CompiledCrossAttention,
+    CompiledLinear,
+    best_outputs,
+    steady_product,
+)
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.decoding.ranking import best, by_library
 from seqlab.errors import Caution
 from seqlab.models.gpt import GPT
 from seqlab.native import compiler as compiler_module
-from seqlab.nn.attention import SelfAttention
+from seqlab.nn.attention import CrossAttention, SelfAttention, Source
 from seqlab.nn.blocks import Block, FeedForward
 from seqlab.nn.cells import GRU, LSTM, Cell
 from seqlab.nn.normalisers import entmax
 from seqlab.nn.norms import norm_of
+from seqlab.nn.recording import record
 from seqlab.nn.recurrent import Arrangement, Recurrent
 from seqlab.recipe import part_settings
 from seqlab.recipe_tree import Tree
@@ -128,6 +135,34 @@ def agrees(shape):
             each = [model.step(column, state) for model, state in zip(models, states, strict=True)]
             no_worse(*(logits for logits, _ in each))
             states = [state for _, state in each]
+
+
+@needs_kernels
+@pytest.mark.parametrize(("width", "heads", "key_heads"), [(24, 3, 3), (64, 2, 1), (36, 1, 1), (128, 1, 1)])
+@pytest.mark.parametrize("places", [("weights",), ("weights", "heads", "output")])
+def test_attention_to_sources_equals_the_library_and_shows_its_weights(width, heads, key_heads, places):
+    """Rows of several lengths, in any order and number for a source."""
+    torch.manual_seed(0)
+    plain = CrossAttention(width, heads, key_heads=key_heads, source_width=20).eval()
+    twin = packed(nn.ModuleDict({"look": plain}))["look"]
+    assert type(twin) is CompiledCrossAttention
+    owner, real = torch.tensor([1, 0, 2, 1]), torch.arange(19) < torch.tensor([19, 1, 7])[:, None]
+    states, x = torch.randn(3, 19, 20), torch.randn(4, 2, width)
+    with torch.inference_mode():
+        found = []
+        for look, dtype in (
+            (twin, torch.float32),
+            (plain, torch.float32),
+            (copy.deepcopy(plain).double(), torch.double),
+        ):
+            keys, values = (one.contiguous() for one in look.read(states.to(dtype)))
+            source = Source(keys, values, real, owner)
+            unseen = look(x.to(dtype), source)
+            with record(look, *(("", name) for name in places)) as tape:
+                assert torch.equal(look(x.to(dtype), source), unseen)
+            found.append([unseen, *(tape[""][name][0] for name in places)])
+    for each in zip(*found, strict=True):
+        no_worse(*each)
 
 
 UNKNOWN = {

@@ -50,13 +50,13 @@ def gumbel(seed: int, requests: Tensor, positions: Tensor, count: int) -> Tensor
     mixed = _mix(mixed + positions)
     bits = _mix(mixed[:, None] + torch.arange(count, device=requests.device))
     # 23 bits and a half: with one more the largest would round up to 1, and its noise to infinity
-    uniform = ((bits >> 41) & 0x7FFFFF).float().add_(0.5).div_(1 << 23)
-    return -torch.log(-torch.log(uniform))
+    uniform = bits.bitwise_right_shift_(41).bitwise_and_(0x7FFFFF).float().add_(0.5).div_(1 << 23)
+    return uniform.log_().neg_().log_().neg_()  # in place: over a large vocabulary this takes as long as a small model
 
 
 def _mix(values: Tensor) -> Tensor:
     """splitmix64's finalizer; torch's shifts keep the sign, so the upper bits are masked off."""
     values = values + -0x61C8864680B583EB
-    values = (values ^ ((values >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
-    values = (values ^ ((values >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
-    return values ^ ((values >> 31) & 0x1FFFFFFFF)
+    values.bitwise_xor_((values >> 30).bitwise_and_(0x3FFFFFFFF)).mul_(-0x40A7B892E31B1A47)
+    values.bitwise_xor_((values >> 27).bitwise_and_(0x1FFFFFFFFF)).mul_(-0x6B2FB644ECCEEE15)
+    return values.bitwise_xor_((values >> 31).bitwise_and_(0x1FFFFFFFF))

@@ -22,7 +22,7 @@ from seqlab.nn.attention import Cache, CrossAttention, PagedCache, Places, SelfA
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.normalisers import softmax
 from seqlab.nn.part import Part
-from seqlab.nn.recording import changed, looked_at, recorded
+from seqlab.nn.recording import changed, looked_at, note, recorded
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 ACTIVATIONS = {"none": 0, "gelu": 1, "relu": 2, "swish": 3}
@@ -54,6 +54,37 @@ class CompiledLinear(nn.Module):
         number, threads = ACTIVATIONS[activation], torch.get_num_threads()
         _succeed(self.kernel(self.map, x.data_ptr(), y.data_ptr(), rows, number, threads))
         return y
+
+
+class CompiledCrossAttention(CrossAttention):
+    """Attention that looks at the sources of decoding in one call, each position as if it were alone."""
+
+    def __init__(self, look: CrossAttention) -> None:
+        nn.Module.__init__(self)
+        kernels = library()
+        assert kernels is not None
+        self.kernel = kernels.look_at
+        self.heads, self.key_heads, self.head_width = _grouping(look)
+        for name, part in look.named_children():
+            self.add_module(name, part)
+
+    @staticmethod
+    def computes(look: CrossAttention) -> bool:
+        """Whether the kernel computes it."""
+        return _known(look, CrossAttention, ATTENTION | {"source_width"})
+
+    def forward(self, x: Tensor, source: Source) -> Tensor:
+        if source.owner is None or changed(self):
+            return super().forward(x, source)
+        (rows, time), q = x.shape[:2], self.query(x)
+        looked, found = _source(source, rows), torch.empty_like(q)
+        shown = _shown(self, looked, source, rows, time)
+        pointers, threads = (q.data_ptr(), found.data_ptr()), torch.get_num_threads()
+        _succeed(self.kernel(looked, *pointers, rows * time, time, *_grouping(self), threads))
+        if shown is not None:
+            note(self, "weights", shown)
+            note(self, "heads", found.view(rows, time, self.heads, -1).transpose(1, 2))
+        return note(self, "output", self.output(found))
 
 
 class CompiledBlock(Block):
@@ -105,7 +136,7 @@ class CompiledBlock(Block):
         return (
             _known(block, Block, {"norm", "dropout", "look", "norm_first"})
             and _known(attend, SelfAttention, ATTENTION | {"causal"}, causal=True)
-            and (look is None or _known(look, CrossAttention, ATTENTION | {"source_width"}))
+            and (look is None or CompiledCrossAttention.computes(look))
             and (look is None or _grouping(look) == _grouping(attend))
             and any(_known(feed, kind, FEED) for kind in (FeedForward, GatedFeedForward))
             and feed.activation in ACTIVATIONS
@@ -120,8 +151,8 @@ class CompiledBlock(Block):
     ) -> Tensor:
         if not isinstance(cache, PagedCache) or (looked_at() and any(map(changed, self.children()))):
             return super().compute(x, cache, mask, source, places)
-        if looked_at() and any(map(recorded, self.children())):
-            # beside the kernel, and before it, which then puts its own keys and values in the place of these
+        beside = looked_at() and self._recorded()
+        if beside:  # before the kernel, which then puts its own keys and values in the place of these
             super().compute(x, cache, mask, source, places)
         (rows, time), pages, positions = x.shape[:2], cache.pages, cache.places.positions
         x, cells = x.contiguous(), pages.cells
@@ -147,10 +178,19 @@ class CompiledBlock(Block):
             assert bias.shape == (rows, self.attend.heads, time, cache.places.length)
             where.bias, where.length = bias.data_ptr(), cache.places.length
         looked = None if source is None else _source(source, rows)
+        shown = None if looked is None or source is None or beside else _shown(self.look, looked, source, rows, time)
         y = torch.empty_like(x)
         threads = torch.get_num_threads()
         _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), rows * time, threads))
+        if shown is not None:
+            note(self.look, "weights", shown)
         return y
+
+    def _recorded(self) -> bool:
+        """Whether more is recorded of its parts than what the kernel shows: how much was looked at a source."""
+        look: CrossAttention | None = getattr(self, "look", None)
+        rest = any(recorded(part) for part in self.children() if part is not look)
+        return rest or (look is not None and any(recorded(look, name) for name in ("heads", "output")))
 
 
 def best_outputs(linear: CompiledLinear, x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -209,6 +249,7 @@ def library() -> ctypes.CDLL | None:
     kernels.product.restype = None
     kernels.best.argtypes = [pointer] * 4 + [count] * 3 + [ctypes.c_int]
     kernels.best_outputs.argtypes = [ctypes.POINTER(Map), *[pointer] * 4, count, count, ctypes.c_int]
+    kernels.look_at.argtypes = [ctypes.POINTER(_Source), pointer, pointer, *[count] * 5, ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),
@@ -282,6 +323,7 @@ class _Source(ctypes.Structure):
         ("lengths", ctypes.c_void_p),
         ("owner", ctypes.c_void_p),
         ("capacity", ctypes.c_int64),
+        ("shown", ctypes.c_void_p),
     )
 
 
@@ -293,6 +335,15 @@ def _source(source: Source, rows: int) -> _Source:
     assert all(tensor.is_contiguous() for tensor in (keys, values, lengths, owner))
     pointers = (keys.data_ptr(), values.data_ptr(), lengths.data_ptr(), owner.data_ptr())
     return _Source(*pointers, keys.shape[2])
+
+
+def _shown(look: CrossAttention, looked: _Source, source: Source, rows: int, time: int) -> Tensor | None:
+    """Room for the weights (B, H, T, N) of attention to a source, where someone records them."""
+    if not recorded(look):
+        return None
+    shown = source.keys.new_zeros(rows, look.heads, time, source.keys.shape[2])
+    looked.shown = shown.data_ptr()
+    return shown
 
 
 def _map(linear: nn.Module) -> Map:

@@ -115,18 +115,23 @@ class Engine:
         before, self.reading = self.reading, None
         if before is None or not self.places:
             return None
-        texts = [(place.request, number) for place in self.places for number in range(len(place.grown))]
         rows = [place.first + row for place in self.places for row, _ in place.grown]
         device = before.states.device
         tokens = torch.tensor([token for place in self.places for _, token in place.grown], device=device)
-        state, read_by = before.state, {place.first for place in self.places}
+        state = before.state
         if rows != list(range(len(before.states))):
             state = state.reorder(torch.tensor(rows, device=device))
-            if state.owner is not None and len(read_by) < len(before.states):
+            if len(self.places) < state.sources:
                 state = state.compact()
         for place in self.places:
             place.rows = len(place.grown)
-        return advance(self.model, tokens, state, lambda row: texts[row][0].text(texts[row][1]), looking)
+        return advance(self.model, tokens, state, self._text, looking)
+
+    def _text(self, row: int) -> Sequence[int]:
+        """All that a row has read, with the tokens that were chosen last."""
+        texts = [(place.request, number) for place in self.places for number in range(place.rows)]
+        request, number = texts[row]
+        return request.text(number)
 
     def _groups(self) -> list[list[_Place]]:
         groups: dict[Hashable, list[_Place]] = {}

@@ -40,10 +40,10 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
 }
 
 // softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ begins at key(j), vⱼ at value(j), and
-// the bias may be none. `weights` is room for them, rounded up. A head has so many VECTORS, which are read whole, with zeros
-// behind its width; or any number, read with care, where that is 0.
+// the bias may be none. `weights` is room for them, rounded up; they are left there, to be divided by the sum that is returned.
+// A head has so many VECTORS, which are read whole, with zeros behind its width; or any number, read with care, where that is 0.
 template <int VECTORS, typename Key, typename Value>
-void head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width) {
+float head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width) {
     const auto part = [=](const float *from, Size i) { return VECTORS ? *(const Vector *)(from + i) : load(from, i, width); };
     const Size vectors = VECTORS ? VECTORS : rounded(width) / LANES;
     const float scale = 1 / std::sqrt((float)width);
@@ -76,6 +76,21 @@ void head(const float *q, Key key, Value value, const float *bias, float *y, flo
         }
         for (int p = 0; p < AT_ONCE && first + p * LANES < width; p++)
             store(means[p] / sum, y, first + p * LANES, width);
+    }
+    return sum;
+}
+
+// The same; `whole` says whether vectors can be read whole.
+template <typename Key, typename Value>
+float any_head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width,
+               bool whole) {
+    switch (whole ? rounded(width) / LANES : 0) {
+        case 1: return head<1>(q, key, value, bias, y, weights, length, width);
+        case 2: return head<2>(q, key, value, bias, y, weights, length, width);
+        case 3: return head<3>(q, key, value, bias, y, weights, length, width);
+        case 4: return head<4>(q, key, value, bias, y, weights, length, width);
+        case 8: return head<8>(q, key, value, bias, y, weights, length, width);
+        default: return head<0>(q, key, value, bias, y, weights, length, width);
     }
 }
 
@@ -142,24 +157,18 @@ void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room,
             const float *q = qkv + (row * (heads + 2 * groups) + h) * width;
             const auto key = place(row, group);
             const auto value = [=](Size j) { return key(j) + apart; };
-            switch (rounded(width) / LANES) {
-                case 1: head<1>(q, key, value, bias, to, weights, length, width); break;
-                case 2: head<2>(q, key, value, bias, to, weights, length, width); break;
-                case 3: head<3>(q, key, value, bias, to, weights, length, width); break;
-                case 4: head<4>(q, key, value, bias, to, weights, length, width); break;
-                case 8: head<8>(q, key, value, bias, to, weights, length, width); break;
-                default: head<0>(q, key, value, bias, to, weights, length, width);
-            }
+            any_head(q, key, value, bias, to, weights, length, width, true);
         }
     }
 }
 
 // Keys and values of sources, (sources, groups, capacity, K) each, how many positions of each are real, and which source
-// each row looks at.
+// each row looks at. What it looks at goes into `shown` (rows, heads, time, capacity), if that is there; it begins with zeros.
 struct Source {
     const float *keys, *values;
     const Size *lengths, *owner;
     Size capacity;
+    float *shown;
 };
 
 // By all threads; q (rows, heads, K) → y likewise, `time` rows for each row of the search. `y` may be `q`.
@@ -172,7 +181,12 @@ void look(const float *q, const Source &source, float *y, float *weights, Size r
         const Size first = (owner * groups + group) * source.capacity * width;
         const auto key = [=, keys = source.keys](Size j) { return keys + first + j * width; };
         const auto value = [=, values = source.values](Size j) { return values + first + j * width; };
-        head<0>(q + n * width, key, value, nullptr, y + n * width, weights, source.lengths[owner], width);
+        const Size length = source.lengths[owner];
+        const float sum = any_head(q + n * width, key, value, nullptr, y + n * width, weights, length, width, width % LANES == 0);
+        if (source.shown) {
+            const Size row = n / heads, number = (row / time * heads + n % heads) * time + row % time;
+            for (Size j = 0; j < length; j++) source.shown[number * source.capacity + j] = weights[j] / sum;
+        }
     }
 }
 
@@ -289,6 +303,16 @@ int best_outputs(const Map *map, const float *x, float *values, Size *tokens, fl
         return std::pair((const float *)y, length);
     };
     return ranked(made, values, tokens, totals, rows, map->outputs, count, threads);
+}
+
+// Attention to sources: q and y (rows, heads, K), `time` rows for each row of the search.
+int look_at(const Source *source, const float *q, float *y, Size rows, Size time, Size heads, Size groups, Size width, int threads) {
+    const Size longest = rounded(source->capacity);
+    const Room weights = room(longest * threads);
+    if (!weights) return 1;
+#pragma omp parallel num_threads(threads)
+    look(q, *source, y, weights.get(), longest, rows, time, heads, groups, width);
+    return 0;
 }
 
 int linear(const Map *map, const float *x, float *y, Size rows, int activation, int threads) {

@@ -17,10 +17,17 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seqlab.decoding.compiled import CompiledBlock, CompiledLinear, best_outputs, library, steady_product
+from seqlab.decoding.compiled import (
+    CompiledBlock,
+    CompiledCrossAttention,
+    CompiledLinear,
+    best_outputs,
+    library,
+    steady_product,
+)
 from seqlab.models.language_model import TokenModel
 from seqlab.nn.adapters import merge_adapters
-from seqlab.nn.attention import DotProduct
+from seqlab.nn.attention import CrossAttention, DotProduct
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
@@ -109,10 +116,19 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         elif isinstance(child, nn.Dropout):
             setattr(parent, name, nn.Identity())
         else:
-            known = isinstance(child, Block) and CompiledBlock.computes(child)
+            compiled = _compiled(child) if linear is CompiledLinear else None
             _pack(child, linear)
-            if isinstance(child, Block) and known and linear is CompiledLinear:
-                setattr(parent, name, CompiledBlock(child))
+            if compiled is not None:
+                setattr(parent, name, compiled(child))
+
+
+def _compiled(part: nn.Module) -> Callable[[Any], nn.Module] | None:
+    """What computes a part in one call, if there is anything that does; it is asked before the part is packed."""
+    if isinstance(part, Block) and CompiledBlock.computes(part):
+        return CompiledBlock
+    if isinstance(part, CrossAttention) and CompiledCrossAttention.computes(part):
+        return CompiledCrossAttention
+    return None
 
 
 class PackedTokenEmbedding(nn.Module):
@@ -170,7 +186,7 @@ def _steadily(step: Callable[..., CellState], inputs: Tensor, state: CellState) 
 
 def steady_sigmoid(x: Tensor) -> Tensor:
     """σ(x) = (1 + tanh(x / 2)) / 2"""
-    return (1 + torch.tanh(x / 2)) / 2
+    return (x / 2).tanh_().add_(1).div_(2)
 
 
 class _Steady(TorchFunctionMode):

@@ -36,6 +36,7 @@ class ConvolutionalLanguageModel(TokenModel):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=5, gt=0, le=1000)
         taps: int = Field(default=3, gt=1, le=LONGEST_PAST)
+        """Kernel size: positions that a layer reads."""
         growth: int = Field(default=2, gt=0, le=LONGEST_PAST)
         """By how much the distance between taps grows from layer to layer."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -92,7 +93,7 @@ class ConvolutionalLanguageModel(TokenModel):
         x = self.dropout(self.embedding(tokens))
         for layer, block in enumerate(self.blocks):
             change, history = block(x, after.rows[f"past.{layer}"])
-            after.rows[f"past.{layer}"] = last_positions(history, block.convolution.past, lengths)
+            after.rows[f"past.{layer}"] = last_positions(history, block.convolution.past, mask)
             x = x + self.dropout(change)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)

@@ -96,7 +96,8 @@ class ConvolutionalDecoder(Decoder):
         pasts = {f"past.{number}": y.new_zeros(rows, past, self.width) for number in range(len(self.layers))}
         shared = {"real": encoded.mask}
         for number, layer in enumerate(self.layers):
-            shared[f"keys.{number}"], shared[f"values.{number}"] = layer.look.read(y)
+            k, v = layer.look.read(y)
+            shared |= {f"keys.{number}": k.contiguous(), f"values.{number}": v.contiguous()}
         return State(pasts, lengths, shared, owners(len(y), lengths))
 
     def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
@@ -112,7 +113,7 @@ class ConvolutionalDecoder(Decoder):
             keys, values = after.shared[f"keys.{number}"], after.shared[f"values.{number}"]
             look = Source(keys, values, after.shared["real"], after.owner)
             x, history = layer(x, after.rows[f"past.{number}"], look)
-            after.rows[f"past.{number}"] = last_positions(history, layer.convolve.convolution.past, lengths)
+            after.rows[f"past.{number}"] = last_positions(history, layer.convolve.convolution.past, mask)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)
 

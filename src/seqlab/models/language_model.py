@@ -111,6 +111,11 @@ class State:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def sources(self) -> int:
+        """S"""
+        return len(next(iter(self.shared.values()))) if self.shared else 0
+
     def consume(self) -> State:
         """Called by `forward`: a state can be read from once, since its buffers may be written in place."""
         self._fresh()

@@ -29,6 +29,7 @@ class Mixture(LanguageModel):
 
     class Settings(PartSettings):
         parts: Annotated[list[SerializeAsAny[PartSettings]], Kind("model")] = Field(min_length=1)
+        """The models whose predictions are averaged."""
 
     weights: Tensor
 

@@ -34,9 +34,11 @@ class MLP(TokenModel):
         window: int = Field(default=8, gt=0)
         """How many tokens it looks at."""
         input: Literal["embedded", "one-hot"] = "embedded"
+        """Whether tokens are looked up in a table or are one-hot vectors."""
         width: int = Field(default=64, gt=0)
         """Of an embedding."""
         hidden: int = Field(default=512, gt=0)
+        """Units of the hidden layer."""
         activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
         dropout: float = Field(default=0.0, ge=0, lt=1)
         output: OutputSettings = Field(default={"kind": "softmax", "tied": False}, validate_default=False)  # type: ignore[assignment]
@@ -76,7 +78,7 @@ class MLP(TokenModel):
         windows = history.unfold(1, self.window, 1)  # (B, T, N)
         h = note(self, "hidden", self.activation(self.hidden(self._embed(windows))))
         lengths = real_lengths(tokens, mask)
-        after.rows["read"] = last_positions(history, self.window - 1, lengths)
+        after.rows["read"] = last_positions(history, self.window - 1, mask)
         after.lengths = after.lengths + lengths
         return Output(self.dropout(h), after)
 

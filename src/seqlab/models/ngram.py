@@ -45,6 +45,7 @@ class NGramSettings(PartSettings):
     order: int = Field(default=5, ge=1)
     """Tokens in the longest n-gram: the next one and the order − 1 before it."""
     smoothing: Literal["counts", "add-k", "stupid-backoff", "kneser-ney", "modified-kneser-ney"] = "modified-kneser-ney"
+    """How probability is kept for what was never seen."""
     k: float = Field(default=1.0, gt=0)
     """What add-k adds to each count."""
     backoff: float = Field(default=0.4, gt=0, le=1)

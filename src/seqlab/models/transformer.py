@@ -50,9 +50,10 @@ class TransformerDecoder(Decoder):
 
     def start(self, encoded: Encoded, rows: int) -> State:
         state = new_state(rows, list(self.blocks), self.embedding.weight)
-        state.shared, state.owner = {"real": encoded.mask}, owners(len(encoded.mask), state.lengths)
+        real, states = encoded.mask, encoded.states[encoded.mask]  # nothing is computed where there is padding
+        state.shared, state.owner = {"real": real}, owners(len(real), state.lengths)
         for layer, block in enumerate(self.blocks):
-            k, v = cast(Block, block).look.read(encoded.states)
+            k, v = cast(Block, block).look.read(states, real)
             state.shared |= {f"keys.{layer}": k.contiguous(), f"values.{layer}": v.contiguous()}
         return state
 

@@ -50,7 +50,9 @@ class Translator(TokenModel):
 
     class Settings(PartSettings):
         encoder: Annotated[SerializeAsAny[PartSettings], Kind("model")]
+        """What reads the source."""
         decoder: Annotated[SerializeAsAny[PartSettings], Kind("decoder")]
+        """What writes the target and looks at the source."""
 
     encoder: Encoder
     decoder: Decoder

@@ -10,9 +10,11 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,17 @@ from seqlab.errors import DataError, caution
 HEADERS = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", f"-I{HEADERS}")
 INSTALL = "; install g++ (apt install g++, or xcode-select --install)"
+INSTRUCTIONS = {
+    "AVX-512": "__AVX512F__",
+    "AVX2": "__AVX2__",
+    "SVE": "__ARM_FEATURE_SVE",
+    "NEON": "__ARM_NEON",
+    "SSE2": "__SSE2__",
+    "FMA": "__FMA__",
+}
+"""Instruction sets that matter to the kernels, the fastest first, and the macros of compilers that use them."""
+failures: list[str] = []
+"""Why something could not be compiled in this process, each reason once."""
 
 
 @cache
@@ -63,6 +76,7 @@ def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
 @cache
 def _slow(why: str, advice: str) -> None:
     """Said once; not to those who want no compiler."""
+    failures.append(why)
     if os.environ.get("CXX") != "false":
         caution(f"{why}: recurrent nets train and texts are written several times more slowly{advice}")
 
@@ -78,6 +92,37 @@ def _compiler() -> str | None:
 
 def _architecture() -> str:
     return f"-march={os.environ.get('SEQLAB_NATIVE_ARCH') or 'native'}"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What kernels are compiled with, and for which processor."""
+
+    compiler: str
+    version: str
+    architecture: str
+    instructions: tuple[str, ...]
+    """Those of INSTRUCTIONS that kernels use."""
+
+
+def toolchain() -> Toolchain | None:
+    """The compiler in use; None where there is none, or where it compiles nothing with OpenMP."""
+    compiler, architecture = _compiler(), _architecture()
+    try:
+        if compiler is None:
+            return None
+        macros = set(re.findall(r"#define (\w+)", _assumed(compiler, architecture).decode(errors="replace")))
+        asked = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = next(iter(asked.decode(errors="replace").splitlines()), "")
+    known = tuple(name for name, macro in INSTRUCTIONS.items() if macro in macros)
+    return Toolchain(compiler, version, architecture, known) if "_OPENMP" in macros else None
+
+
+def kept_kernels() -> list[Path]:
+    """The compiled files that are kept, of all sources."""
+    return sorted((cache_folder() / "compiled").glob("*.so"))
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import torch
@@ -248,6 +248,12 @@ class Source:
         return self.real.sum(1)
 
 
+@lru_cache(maxsize=64)
+def _in_order(sources: int, each: int, device: torch.device) -> Tensor:
+    """0, 0, ..., 1, 1, ...: the owners of rows that stand together, `each` so many. Every layer of every step asks."""
+    return torch.arange(sources, device=device).repeat_interleave(each)
+
+
 def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor, ...]:
     """Queries (B, T, ...) and what they look at, (S, ...) each, with the same number of rows.
 
@@ -258,7 +264,7 @@ def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor
         return queries, *shared
     sources = len(shared[0])
     each, rest = divmod(len(queries), sources)
-    if not rest and torch.equal(owner, torch.arange(sources, device=owner.device).repeat_interleave(each)):
+    if not rest and torch.equal(owner, _in_order(sources, each, owner.device)):
         return queries.reshape(sources, -1, *queries.shape[2:]), *shared
     return queries, *(one.index_select(0, owner) for one in shared)
 

@@ -31,7 +31,9 @@ class CausalConvolution(nn.Module):
         return self.linear(torch.cat(taps, -1)), history
 
 
-def last_positions(history: Tensor, past: int, lengths: Tensor) -> Tensor:
-    """The last `past` real positions of a history (B, past + T, ...) of which `lengths` of the T are real."""
-    places = lengths[:, None] + torch.arange(past, device=lengths.device)
-    return history[torch.arange(len(history), device=lengths.device)[:, None], places]
+def last_positions(history: Tensor, past: int, mask: Tensor | None = None) -> Tensor:
+    """The last `past` real positions of a history (B, past + T, ...); `mask` (B, T) says which of the T are real."""
+    if mask is None:
+        return history[:, history.shape[1] - past :].clone()  # so that the rest need not be kept
+    places = mask.sum(1, keepdim=True) + torch.arange(past, device=mask.device)
+    return history[torch.arange(len(history), device=mask.device)[:, None], places]

@@ -152,6 +152,7 @@ class Rotary(Position):
 
     class Settings(PositionSettings):
         base: float = Field(default=10_000.0, gt=1)
+        """Angles are position · base^(−2i / R)."""
         share: float = Field(default=1.0, gt=0, le=1)
         """Of the numbers of a head, how many are turned: R = share · K."""
 
@@ -205,6 +206,7 @@ class Buckets(Position):
 
     class Settings(PositionSettings):
         buckets: int = Field(default=32, ge=4)
+        """Distances share so many biases."""
         farthest: int = Field(default=128, gt=1)
         """From this distance on, all are in one."""
 

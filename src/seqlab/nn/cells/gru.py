@@ -51,6 +51,7 @@ class ClassicGRU(Cell):
 
     class Settings(PartSettings):
         update: Literal["keeps", "takes"] = "keeps"
+        """Whether the update gate says how much of the state is kept, or how much is replaced."""
 
     blocks = 3  # r z n
     shrinks = 0.6
