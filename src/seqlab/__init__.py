@@ -6,9 +6,13 @@ The public names are imported when they are first used, so that `import seqlab` 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if sys.platform == "win32":
+    raise ImportError("seqlab needs the file locks of POSIX systems: on Windows, use it inside WSL")
 
 _PUBLIC = {
     "Recipe": "seqlab.recipe",

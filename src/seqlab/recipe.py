@@ -44,7 +44,7 @@ class Settings(BaseModel):
             return given
         filled = dict(given)
         for name, field in cls.model_fields.items():
-            family, value = _family(field), filled.get(name, field.default)
+            family, value = family_of(field), filled.get(name, field.default)
             if family and _is_list(field) and isinstance(value, list):
                 filled[name] = [_settings_by_name(family, one) for one in value]
             elif family:
@@ -124,20 +124,27 @@ class TrainingSettings(Settings):
     """How to train."""
 
     steps: int | None = Field(default=None, gt=0)
+    """Optimizer steps in all. Give this or `budget`."""
     budget: Seconds | None = None
     """A time; a short measurement turns it into `steps`."""
     batch_size: int = Field(default=32, gt=0)
+    """Sequences in a batch."""
     accumulate: int = Field(default=1, gt=0)
     """Pieces that each batch is cut into, to save memory; the result is that of the whole batch."""
     learning_rate: float = Field(default=1e-3, gt=0)
+    """The highest learning rate of the schedule."""
     optimizer: Annotated[SerializeAsAny[PartSettings], Kind("optimizer")] = Field(
         default="adamw", validate_default=False
     )  # type: ignore[assignment]
+    """What changes the weights by their gradients."""
     schedule: Annotated[SerializeAsAny[PartSettings], Kind("schedule")] = Field(
         default="cosine", validate_default=False
     )  # type: ignore[assignment]
+    """How the learning rate changes over the steps."""
     clip_norm: float | None = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm at most; null leaves them as they are."""
     clip_value: float | None = Field(default=None, gt=0)
+    """Each number of a gradient is cut to ± this value."""
     average: float | None = Field(default=None, ge=0, lt=1)
     """A running average of the weights, such as 0.999: the share of it that stays at each step. Evaluations, samples
     and checkpoints use the average."""
@@ -154,10 +161,13 @@ class TrainingSettings(Settings):
     patience: int | None = Field(default=None, gt=0)
     """Evaluations without a new best after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the forward and backward pass; weights and optimizer states are always float32."""
     compile: bool = False
     """Let the library compile the model: faster steps after some seconds, other last bits. Needs a C++ compiler."""
     seed: int = Field(default=0, ge=0)
+    """Of weights, order, dropout and samples: the same seed gives the same bits."""
     device: str = "auto"
+    """auto, cpu, mps, cuda or, with a number, cuda:1. auto prefers a GPU."""
     tensorboard: bool = False
     """Whether to write event files for TensorBoard too; a resumed run may have another value than before."""
 
@@ -180,15 +190,21 @@ class DecodingSettings(Settings):
     """How to choose tokens where the command does not say."""
 
     tokens: int = Field(default=200, gt=0)
+    """The most tokens that are written."""
     temperature: float = Field(default=0.8, ge=0)
+    """Logits are divided by it before sampling; 0 is greedy."""
     top_k: int | None = Field(default=None, gt=0)
+    """Sample from the k most probable tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
+    """Sample from the most probable tokens whose probabilities add up to p."""
     prompt: str = ""
     """What the samples made during training begin with."""
     beam: int | None = Field(default=None, gt=0)
     """Hypotheses of a search for the most probable answer, where a task answers with texts; greedy without."""
     length_penalty: float = 0.6
+    """α of Wu et al. 2016: 0 ranks hypotheses by log-probability alone, more prefers longer ones."""
     coverage_penalty: float = Field(default=0.0, ge=0)
+    """β of Wu et al. 2016: how much hypotheses lose for source positions that they ignore."""
     best: int = Field(default=1, gt=0)
     """How many answers a search gives."""
     alignments: bool = False
@@ -236,11 +252,14 @@ class Recipe(Settings):
     name: str = ""
     about: str = ""
     task: Annotated[SerializeAsAny[PartSettings], Kind("task")]
+    """What the model is for."""
     data: DataSettings
     tokenizer: Annotated[SerializeAsAny[PartSettings] | None, Kind("tokenizer")] = None
     """None where a task reads numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
+    """The body that is trained."""
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
+    """What is minimised."""
     init: InitSettings | None = None
     """None where weights begin as the seed has them."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
@@ -286,7 +305,7 @@ class Recipe(Settings):
 
 def models_in(settings: Settings) -> dict[str, PartSettings]:
     """The settings of the models that a section names, by their keys."""
-    named = [name for name, field in type(settings).model_fields.items() if _family(field) == "model"]
+    named = [name for name, field in type(settings).model_fields.items() if family_of(field) == "model"]
     return {name: getattr(settings, name) for name in named if isinstance(getattr(settings, name), PartSettings)}
 
 
@@ -344,7 +363,7 @@ def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: Tree, pa
             raise _unknown(f"{path}{key}", str(key), cls, tree)
     for name, field in cls.model_fields.items():
         given = section.get(name)
-        if family := _family(field):
+        if family := family_of(field):
             kind = given.get("kind") if isinstance(given, Mapping) else given
             if isinstance(kind, str) and kind not in registry.names(family):
                 registry.find(family, kind, tree.place(f"{path}{name}.kind"))
@@ -360,7 +379,7 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
             where, hint = tree.place(f"{path}{key}"), "numbers have 64 bits: at most 9,223,372,036,854,775,807"
             raise RecipeError(f"'{path}{key}' is too large", where=where, hint=hint)
     for name, field in cls.model_fields.items():
-        if family := _family(field):
+        if family := family_of(field):
             given = filled.get(name, field.default if isinstance(field.default, str | dict) else None)
             if _is_list(field) and isinstance(given, list):
                 filled[name] = [_part(family, one, tree, f"{path}{name}.{n}") for n, one in enumerate(given)]
@@ -376,7 +395,7 @@ def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "")
         raise _explained(cls, error, tree, path) from None
 
 
-def _family(field: FieldInfo) -> str | None:
+def family_of(field: FieldInfo) -> str | None:
     return next((mark.family for mark in field.metadata if isinstance(mark, Kind)), None)
 
 

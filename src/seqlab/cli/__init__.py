@@ -29,8 +29,10 @@ COMMANDS = {
     "ngram": "Size and sparsity of n-gram models; ARPA files.",
     "inspect": "Look inside a run: gradients through time, the loss around its weights.",
     "tokenizer": "Train, use and compare tokenizers.",
-    "recipes": "List the shipped recipes, or print one.",
+    "recipes": "List the shipped recipes, print one, or explain its keys.",
     "data": "Look at data before training on it, and at the cache.",
+    "doctor": "Report what this machine has, and test seqlab on it.",
+    "completion": "Print a script for the completion of bash, zsh or fish.",
     "demo": "Train an n-gram, an LSTM and a GPT on built-in text, compare them, and mix them.",
 }
 
@@ -84,7 +86,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")
     try:
         with cautions():
-            code = group(standalone_mode=False)
+            code = group(prog_name="seqlab", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except BrokenPipeError:  # whoever read the output has seen enough; what is left must not be flushed at exit

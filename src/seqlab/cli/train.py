@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import recipe_keys, recipe_names
+
 
 @click.command(
     epilog="Example: seqlab train lm/gpt data.train=my.txt model.width=128 training.budget=3m --out runs/mine"
 )
-@click.argument("recipe")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("recipe", shell_complete=recipe_names)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=recipe_keys)
 @click.option("--out", metavar="RUN", help="The run folder; runs/NAME by default.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder, or start if there is none.")
 @click.option("--check", is_flag=True, help="Look before you leap: first loss, one batch by heart, time ahead.")

@@ -1,4 +1,4 @@
-"""Rates of errors: words (WER), characters (CER), whole lines (exact match)."""
+"""Error rates: words (WER), characters (CER), whole lines (exact match)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from seqlab.metrics.metric import Lower, Metric, Numbers, case, signed
 class ErrorRate(Metric):
     """(S + D + I) / (H + S + D): substitutions, deletions, insertions that turn the reference into the hypothesis; hits
 
-    The fewest edits (Levenshtein 1966), by jiwer. Of several references of a line, the one of the lowest rate.
-    Without any reference word the rate is 100 if there are insertions, else 0.
+    The fewest edits (Levenshtein 1966), computed by jiwer. Of several references, the one with the lowest rate counts.
+    Without any reference words, the rate is 100 if there are insertions and 0 otherwise.
     """
 
     class Settings(Lower):
@@ -56,17 +56,17 @@ class ErrorRate(Metric):
 
 
 class WER(ErrorRate):
-    """Words, between blanks, as they are written: punctuation and case count."""
+    """Words separated by spaces, unchanged: punctuation and case count."""
 
 
 class CER(ErrorRate):
-    """Characters (code points), blanks among them."""
+    """Characters (code points), including spaces."""
 
     units = "characters"
 
 
 class ExactMatch(Metric):
-    """Lines that equal a reference, blanks at the ends aside / lines"""
+    """Lines that equal a reference / lines; leading and trailing spaces are ignored."""
 
     class Settings(Lower):
         pass

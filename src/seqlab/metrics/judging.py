@@ -1,4 +1,4 @@
-"""Texts judged by several metrics: figures, their intervals, and differences between systems."""
+"""Evaluates texts with several metrics: figures, confidence intervals, and differences between systems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
 
 @dataclass(frozen=True)
 class Figure:
-    """A percentage, and all that is needed to compare it with others."""
+    """A percentage, and everything needed to compare it with others."""
 
     value: float
     better: Better
@@ -35,7 +35,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """One system's figure less another's."""
+    """The figure of one system minus that of another."""
 
     value: float
     interval: tuple[float, float]
@@ -61,7 +61,7 @@ def judge(
 
 
 class Judged:
-    """The statistics of every line of a text under several metrics, from which all figures come."""
+    """The statistics of every line of a text under several metrics. All figures are computed from them."""
 
     def __init__(
         self,

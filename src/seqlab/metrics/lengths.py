@@ -1,4 +1,4 @@
-"""Figures by the length of what a text was written for: does quality hold up where sources are long?"""
+"""Figures by source length: does quality hold up when sources are long?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BINS = 5
 
 
 class Bin(TypedDict):
-    """Lines whose sources are of like length, and their figures by metric."""
+    """Lines with sources of similar length, and their figures by metric."""
 
     shortest: int
     longest: int

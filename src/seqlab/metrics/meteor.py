@@ -19,9 +19,9 @@ ALPHA, BETA, GAMMA = 0.9, 3.0, 0.5
 class METEOR(Metric):
     """(1 − γ (chunks / m)^β) · P R / (α P + (1 − α) R), P = m / words, R = m / reference words; the mean over lines
 
-    m words are aligned, equal ones first, then those of equal stems; a chunk is a run of words that stand side by side
-    in both texts. Lavie & Agarwal 2007, https://aclanthology.org/W07-0734, α = 0.9, β = 3, γ = 0.5. Of several
-    references, the one of the highest score. The figures are nltk's where WordNet knows no word.
+    m words are aligned: identical words first, then words with the same stem. A chunk is a run of words that are
+    adjacent in both texts. Lavie & Agarwal 2007, https://aclanthology.org/W07-0734, α = 0.9, β = 3, γ = 0.5. Of several
+    references, the one with the highest score counts. The figures equal nltk's if WordNet knows no word.
     """
 
     class Settings(PartSettings):

@@ -1,4 +1,4 @@
-"""What all metrics are: numbers of a line that can be added, and a figure of their sums."""
+"""The interface of all metrics: statistics of each line that can be added, and a figure computed from their sums."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Numbers = NDArray[np.float64]
 class Metric(ABC):
     """statistics of a line, (K,) → their sums over the lines of a text, (K,) → the figure of the text
 
-    All that is known about a line is in its statistics, so a text of resampled lines costs a sum and not a comparison
-    of texts. Figures are percentages.
+    The statistics hold everything about a line, so resampling lines takes a sum and no new comparison of texts. Figures
+    are percentages.
     """
 
     Settings: ClassVar[type[PartSettings]]
@@ -48,7 +48,7 @@ class Metric(ABC):
 
 
 class Lower(PartSettings):
-    """A metric that can be told to take A for a."""
+    """A metric that can ignore case."""
 
     lowercase: bool = False
 

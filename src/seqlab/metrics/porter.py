@@ -1,8 +1,8 @@
 """The stems of English words: runs, running → run.
 
-Porter 1980, "An algorithm for suffix stripping", with the changes that nltk makes to it, which METEOR's and ROUGE's
-usual implementations stem with: a list of irregular words, short words in -ies and -ied, -y after consonants only,
--bli, -fulli and -logi in step 2, and vc as an end like cvc.
+Porter 1980, "An algorithm for suffix stripping", with nltk's changes, which the usual implementations of METEOR and
+ROUGE use: a list of irregular words, short words in -ies and -ied, -y after consonants only,
+-bli, -fulli and -logi in step 2, and vc as an ending like cvc.
 """
 
 from __future__ import annotations

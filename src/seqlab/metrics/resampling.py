@@ -1,7 +1,7 @@
-"""How far would a figure move on other lines of the same kind? The bootstrap, over lines.
+"""The bootstrap over lines: how much would a figure vary on other lines of the same kind?
 
-Efron & Tibshirani 1993; for metrics of translation Koehn 2004, https://aclanthology.org/W04-3250. The lines of a text
-are drawn with replacement, as many as there are, again and again. The draws are those of sacreBLEU for the same seed.
+Efron & Tibshirani 1993; for translation metrics Koehn 2004, https://aclanthology.org/W04-3250. Each resample draws as
+many lines as the text has, with replacement. The draws equal those of sacreBLEU for the same seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ROUGE: n-grams, or a longest common subsequence, that a text shares with a reference.
 
-Lin 2004, https://aclanthology.org/W04-1013. Written here because rouge-score, whose figures these are, needs nltk.
+Lin 2004, https://aclanthology.org/W04-1013. The figures equal those of rouge-score,
+which is not used because it needs nltk.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SHORT = 3
 class ROUGE(Metric):
     """F = 2 P R / (P + R), P = shared / in the hypothesis, R = shared / in the reference; the mean over lines
 
-    Of several references, the one of the highest F.
+    Of several references, the one with the highest F counts.
     """
 
     class Settings(PartSettings):

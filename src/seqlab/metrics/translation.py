@@ -104,7 +104,7 @@ class ChrF(Metric):
 
 
 class ChrFPlusPlus(ChrF):
-    """chrF that counts words and pairs of words too
+    """chrF that also counts words and pairs of words
 
     Popović 2017, https://aclanthology.org/W17-4770
     """
@@ -116,8 +116,8 @@ class ChrFPlusPlus(ChrF):
 class TER(Metric):
     """edits / reference words: words inserted, deleted, replaced, and blocks of words moved; case is ignored
 
-    Snover et al. 2006, https://aclanthology.org/2006.amta-papers.25. Of several references, the fewest edits and the
-    mean length.
+    Snover et al. 2006, https://aclanthology.org/2006.amta-papers.25. With several references, the fewest edits and
+    the mean length count.
     """
 
     class Settings(PartSettings):

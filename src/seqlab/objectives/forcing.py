@@ -34,7 +34,9 @@ class Forcing(Settings):
     end: float = Field(default=1.0, ge=0, le=1)
     """The share of the training after which it has grown."""
     passes: int = Field(default=1, gt=0)
+    """How often own tokens are found anew, each time after those of the pass before."""
     choose: Literal["sample", "best"] = "sample"
+    """Whether own tokens are sampled or the most probable ones."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Forcing:

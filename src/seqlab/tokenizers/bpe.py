@@ -55,11 +55,11 @@ DIGIT = re.compile("([0-9])")
 
 
 class ByteBPETokenizer(LibraryTokenizer):
-    """Start from the 256 bytes; as long as there is room, make the most frequent pair of neighbours a token.
+    """Start from the 256 bytes; while there is room, the most frequent pair of neighbours becomes a token.
 
-    Text is first cut into words with the blank before them, and pairs are counted inside words only. Ties go
-    to the pair of the smallest ids. Cutting and encoding are the `tokenizers` library's. Training gives what
-    its trainer gives (there is a test), but sooner, and in bounded memory: it cuts each different word once.
+    Text is first split into words, each with the space before it, and pairs are counted only within words. Ties go
+    to the pair with the smallest ids. The `tokenizers` library splits and encodes. Training gives the same result as
+    its trainer (there is a test), but is faster and needs bounded memory: it splits each distinct word once.
 
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2
     """

@@ -1,4 +1,4 @@
-"""One token a byte of UTF-8: nothing to learn, nothing unknown, in any language."""
+"""One token per byte of UTF-8: nothing to learn, nothing unknown, in any language."""
 
 from __future__ import annotations
 

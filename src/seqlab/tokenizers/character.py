@@ -1,4 +1,4 @@
-"""One token a character: the smallest vocabulary that reads like text, the longest sequences."""
+"""One token per character: the smallest vocabulary that reads like text, the longest sequences."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ CACHED_WORDS = 1 << 17
 class ClassicBPETokenizer(Tokenizer):
     """Start from the characters of words; while there is room, the most frequent pair becomes a symbol.
 
-    The end of a word is part of its symbols, so that they can be put together again: in "glued" mode, that
-    of the authors' program, it is glued to the last character from the start (`t h e</w>`); in "apart" mode,
-    that of the paper, it is a symbol to be merged like the others (`t h e </w>`). Ties go to the
-    lexicographically largest pair. The first ids are `<end>`, `<unk>` and a bare `</w>`, which also follows
-    a character that was never seen at the end of a word.
+    The symbols of a word mark its end, so that words can be put together again. In "glued" mode, as in the authors'
+    program, the end is attached to the last character from the start (`t h e</w>`). In "apart" mode, as in the
+    paper, it is a symbol that is merged like the others (`t h e </w>`). Ties go to the lexicographically largest
+    pair. The first ids are `<end>`, `<unk>` and a bare `</w>`, which also follows a character that was never seen at
+    the end of a word.
     """
 
     class Settings(TokenizerSettings):
@@ -50,6 +50,7 @@ class ClassicBPETokenizer(Tokenizer):
         min_frequency: int = Field(default=2, ge=1)
         """Pairs seen less often are not merged."""
         word_end: Literal["glued", "apart"] = "glued"
+        """Whether the mark of a word's end is part of its last symbol or a symbol of its own."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
         """Characters of different words that are learnt from; where there are more, the rarest are left out."""
 
@@ -167,7 +168,7 @@ def _alphabet(words: Mapping[str, int], word_end: str, room: int | None) -> list
 
 
 class SubwordStream(TextStream):
-    """The blank at the end of a word is held back until another word follows."""
+    """Holds back the space at the end of a word until another word follows."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self.pieces = pieces

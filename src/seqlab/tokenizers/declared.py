@@ -2,10 +2,11 @@
 
     tokenizer_config.json     cls_token, sep_token, ... as a string or {"content": ...}; added_tokens_decoder; extra_ids
     special_tokens_map.json   the same names
-    added_tokens.json         tokens behind the vocabulary, by id
-    tokenizer.json            post_processor: what stands around texts
+    added_tokens.json         tokens after the vocabulary, by id
+    tokenizer.json            post_processor: the special tokens around texts
 
-Where nothing is declared, names tell the roles. Declarations that contradict each other or the vocabulary are errors.
+If nothing is declared, the names of the tokens decide their roles. Declarations that contradict each other or the
+vocabulary are errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long texts in parts, and how often each of their words occurs, in no more memory than one allows."""
+"""Splits long texts into parts and counts their words, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text as ids, each with the place it stands for."""
+"""A text as ids, each with the span of text that it stands for."""
 
 from __future__ import annotations
 

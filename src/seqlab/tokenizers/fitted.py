@@ -1,8 +1,8 @@
-"""A tokenizer learnt from data, once: the same data and settings find it in the cache.
+"""Trains a tokenizer on data once; with the same data and settings, it then comes from the cache.
 
-The key is all that decides what is learnt: the data's fingerprint, the settings, the code of this package, and the
-versions of Python and of the libraries that learn. A folder of the cache holds what `save` wrote and, in meta.json,
-the sha256 of each file: what is damaged is learnt anew.
+The key is everything that affects the result: the fingerprint of the data, the settings, the code of this package, and
+the versions of Python and of the libraries that train. A cache folder holds what `save` wrote and, in meta.json, the
+SHA-256 of each file. A damaged tokenizer is trained again.
 """
 
 from __future__ import annotations

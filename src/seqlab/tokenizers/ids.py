@@ -1,4 +1,4 @@
-"""Numbers that are ids already: pixels, codes of a quantiser, tokens that another program made."""
+"""Numbers that are already ids: pixels, codes of a quantiser, tokens from another program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 2**32 - 1
 
 
 class IdTokenizer(Tokenizer):
-    """`<end>` is 0 and the number n is n + 1. Numbers are written with blanks (or commas) between them: "0 255 7"."""
+    """`<end>` is 0 and the number n is n + 1. Numbers are separated by spaces (or commas): "0 255 7"."""
 
     class Settings(TokenizerSettings):
         kind: str = "ids"
@@ -101,7 +101,7 @@ class IdTokenizer(Tokenizer):
 
 
 class _Decimals(Sequence[str]):
-    """The text of each token, made when it is asked for: there may be millions. Special tokens have none."""
+    """The text of each token, made on demand because there may be millions. Special tokens have none."""
 
     def __init__(self, numbers: int, added: int) -> None:
         self.numbers, self.added = numbers, added

@@ -1,6 +1,6 @@
-"""All ways to cut a word into pieces, and samples of them.
+"""All ways to split a word into pieces, and samples of them.
 
-A path from the beginning of the word to its end takes arcs (a piece from one place to another), and
+A path from the beginning of the word to its end consists of arcs (a piece from one position to another), and
 
     log P(path) = Σ score(arc)
 
@@ -8,7 +8,7 @@ A path is sampled with probability ∝ P(path)^α by summing forward, F(0) = 0, 
 over the arcs that end in j, and then drawing backward from the end: arc i → j with probability
 exp(F(i) + α · score(i → j) − F(j)).
 
-Kudo 2018, https://arxiv.org/abs/1804.10959, section 3.2 (there from the l best paths; here from all of them)
+Kudo 2018, https://arxiv.org/abs/1804.10959, section 3.2 (which samples from the l best paths; here from all of them)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a word may be cut into."""
+    """The pieces that a word may be split into."""
 
     known: Mapping[str, tuple[Tokens, float]]
     spell: Callable[[str], Tokens]
@@ -55,7 +55,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Sampler:
-    """What is drawn from at each place but the first: the arcs that end there, and their probabilities summed up."""
+    """For each position except the first: the arcs that end there, and their cumulative probabilities."""
 
     arcs: Sequence[Sequence[Arc]]
     chances: list[list[float]]

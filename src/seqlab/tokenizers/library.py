@@ -1,4 +1,4 @@
-"""What the tokenizers that encode with the `tokenizers` library have in common."""
+"""The common base of tokenizers that encode with the `tokenizers` library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqlab.tokenizers.tokenizer import Tokenizer
 
 
 class LibraryTokenizer(Tokenizer):
-    """`tokens` by id, and the `encoder`, which is given long texts in parts: its time grows faster than a text."""
+    """`tokens` by id, and the `encoder`. It gets long texts in parts, because its time grows faster than linearly."""
 
     tokens: list[str]
     encoder: tokenizers.Tokenizer

@@ -14,7 +14,7 @@ RARELY_SEEN = ["untokenizable", "rehyphenations", "antidisestablishmentarianism"
 
 @dataclass(frozen=True)
 class Measure:
-    """What a tokenizer makes of some text. Words are what stands between blanks."""
+    """Statistics of a tokenizer on a text. Words are separated by whitespace."""
 
     kind: str
     vocab_size: int

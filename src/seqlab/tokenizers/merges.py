@@ -1,9 +1,9 @@
 """The algorithm of byte-pair encoding: learn merges of neighbouring symbols from counted words; apply them.
 
 Counting all pairs again after every merge would cost merges × corpus. Only the words that contain the merged
-pair change, so counts are kept up to date from those words, and a queue knows the most frequent pair. It is
-written by hand because it is faster than the `tokenizers` library's trainer (benchmarks/tokenizers.py), learns
-from words that are counted already, in as much memory as one allows, and lets the caller say who wins a tie.
+pair change, so counts are updated from those words, and a queue knows the most frequent pair. This does not use
+the `tokenizers` library's trainer because it is faster (benchmarks/bpe.py), trains on words that are already
+counted, in bounded memory, and lets the caller decide ties.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def learn_merges(
 
 
 class _Signs(dict[str, str]):
-    """A character for every symbol: chr(n) for the n-th that is asked for.
+    """A character for every symbol: chr(n) for the n-th one requested.
 
-    Frequent symbols come first, which makes their words strings of one byte a character.
+    Frequent symbols come first, so that Python stores their words with one byte per character.
     """
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class _Signs(dict[str, str]):
 class _Corpus:
     """Words, and how often each pair of neighbours occurs in them.
 
-    A word is a string of signs, one for each of its symbols, and a pair is a string of two: `str.split` finds
-    it wherever it is, from left to right.
+    A word is a string with one sign for each symbol, and a pair is a string of two signs: `str.split` finds every
+    occurrence, from left to right.
     """
 
     def __init__(self, words: Iterable[tuple[Sequence[str], int]]) -> None:
@@ -159,9 +159,9 @@ class _Corpus:
 class _Queue:
     """The pairs of a corpus, the most frequent first.
 
-    There is a bucket of pairs for each count, and only the highest one is sorted. A pair is put into the bucket
-    of its count when that has grown; that it has fallen is noticed when its turn comes, and it is put where it
-    belongs then. Late in training thousands of pairs are equally frequent, so one bucket lasts for long.
+    There is a bucket of pairs for each count, and only the highest bucket is sorted. When the count of a pair grows,
+    the pair moves to its new bucket at once. When it falls, the pair moves only when its turn comes. Late in training,
+    thousands of pairs are equally frequent, so one bucket lasts a long time.
     """
 
     def __init__(self, corpus: _Corpus, min_frequency: int, tie: Tie) -> None:
@@ -218,7 +218,7 @@ class _Queue:
 
 
 class _Ties(dict[str, Any]):
-    """What counts in a tie, for each sign."""
+    """The key that decides ties, for each sign."""
 
     def __init__(self, symbols: Sequence[str], tie: Tie) -> None:
         self.symbols, self.tie = symbols, tie

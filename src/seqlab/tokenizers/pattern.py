@@ -1,4 +1,4 @@
-"""What the tokenizers have in common that take every match of a pattern as one token."""
+"""The common base of tokenizers in which every match of a pattern is one token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_SPACE_AFTER = frozenset("([{$£€#“‘«¿¡（［｛「『")
 
 
 class PatternTokenizer(Tokenizer):
-    """`<end>`, `<unk>`, then what is `known`, by frequency. A literal `<unk>` in a text is the unknown too."""
+    """`<end>`, `<unk>`, then the `known` tokens by frequency. A literal `<unk>` in a text is also the unknown token."""
 
     def __init__(self, known: Sequence[str], pattern: re.Pattern[str], lowercase: bool, added: Sequence[str]) -> None:
         self.known, self.pattern, self.lowercase, self.added = list(known), pattern, lowercase, list(added)

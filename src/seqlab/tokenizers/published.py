@@ -1,13 +1,13 @@
-"""Vocabularies that others published, with the ids they have there: GPT-2's, BERT's, SentencePiece's.
+"""Published vocabularies with their original ids: GPT-2's, BERT's, SentencePiece's.
 
-Read are, in a folder as people download it,
+The files that are read, in a folder as it is downloaded:
 
     *.model                                      SentencePiece
     tokenizer.json                               GPT-2's and BERT's kind
-    vocab.json + merges.txt                      GPT-2 (also under their first names, encoder.json + vocab.bpe)
+    vocab.json + merges.txt                      GPT-2 (also under their original names, encoder.json + vocab.bpe)
     vocab.txt, tokenizer_config.json if there    BERT, lower-casing unless that says otherwise
 
-What else is in the folder about special tokens: `declared`.
+`declared` reads the other files in the folder that describe special tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The algorithm of WordPiece: merge the pair whose parts belong together most, not the pair seen most often.
+"""The algorithm of WordPiece: merge the pair with the strongest association, not the most frequent pair.
 
     score(a, b) = count(ab) / (count(a) · count(b)),   proportional to Pr(ab) / (Pr(a) Pr(b)):
 
-of all merges this one raises the likelihood of the text under a unigram model most for each time it is made.
+per occurrence, this merge raises the likelihood of the text under a unigram model most.
 
 Schuster and Nakajima 2012, "Japanese and Korean voice search", https://doi.org/10.1109/ICASSP.2012.6289079
 """
@@ -78,9 +78,9 @@ def _falling(highest: int) -> Iterator[int]:
 class _Pairs:
     """How often each symbol and each pair of neighbours occurs.
 
-    A merge makes its two parts rarer, and that raises the score of every other pair they are in: thousands, for
-    a letter. A heap would have to be told about all of them. So scores are not kept: the counts stand in arrays,
-    and all scores are computed anew for each merge, in about 0.1 ms for the pairs that are frequent enough.
+    A merge makes its two parts rarer, which raises the score of every other pair that contains them: thousands, for
+    a letter. A heap would need an update for each. So scores are not stored: the counts are kept in arrays, and all
+    scores are recomputed for each merge, in about 0.1 ms for the pairs that are frequent enough.
     """
 
     def __init__(self, corpus: list[Word], symbols: int) -> None:

@@ -1,4 +1,4 @@
-"""SentencePiece: subwords over raw text, the space written as the symbol ▁; its `.model` files, made and read.
+"""SentencePiece: subwords over raw text, with spaces written as ▁. Trains, reads and writes `.model` files.
 
 Kudo and Richardson 2018, https://arxiv.org/abs/1808.06226
 """
@@ -55,18 +55,19 @@ Algorithm = Literal["unigram", "bpe"]
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """All work is the library's, and the `.model` file is saved beside `tokenizer.json` for other tools to read.
+    """The library does all the work. The `.model` file is saved beside `tokenizer.json` for other tools to read.
 
-    With "identity" nothing is lost: blanks and ends of lines come back as they were, and what has no piece is
-    spelt in bytes. A sign ▁ in a text, which the library would give back as a space, is spelt in bytes too.
-    A model that somebody brings keeps its ids; `</s>` is its end. Special are its control symbols and what was added
-    behind it; symbols that its author defined are text.
+    With "identity" nothing is lost: spaces and line endings are restored, and characters without a piece are spelled
+    in bytes. A ▁ in a text, which the library would decode as a space, is spelled in bytes too. A supplied model keeps
+    its ids, and `</s>` is its end token. Its control symbols and the tokens added after it are special tokens;
+    user-defined symbols are text.
     """
 
     class Settings(TokenizerSettings):
         kind: str = "sentencepiece"
         vocab_size: int = Field(default=1024, gt=2)
         algorithm: Algorithm = "unigram"
+        """How pieces are learnt."""
         normalization: Literal["identity", "nmt_nfkc"] = "identity"
         """Texts as they are; or the library's default: NFKC, single blanks, and a blank before the first word."""
         byte_fallback: bool = True
@@ -204,7 +205,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class PrefixedStream(ByteStream):
-    """Without the blank that `encode` put before the text."""
+    """Drops the space that `encode` put before the text."""
 
     begun = False
 

@@ -1,7 +1,7 @@
-"""Special tokens by role. They stand for no text: no text becomes one, and decoding leaves them out.
+"""Special tokens by role. They stand for no text: no text is encoded as one, and decoding skips them.
 
-Tokens made here have one name for each role. Published vocabularies have other names, and one token may play several
-roles: GPT-2's `<|endoftext|>` stands before a text and behind it, and RoBERTa's `<s>` is what a class is told from.
+Tokens created here have one name per role. Published vocabularies have other names, and one token may have several
+roles: GPT-2's `<|endoftext|>` begins and ends a text, and RoBERTa's `<s>` is both the begin and the class token.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OTHER_NAME = re.compile(r"<[a-z][a-z0-9_]*>")
 class Special(Mapping[Role, int]):
     """`special["mask"]` is the id of that role; a vocabulary need not have all roles, but it always has `end`.
 
-    `unknown` is missing where everything can be encoded.
+    There is no `unknown` if everything can be encoded.
     """
 
     names: Mapping[int, str]
@@ -102,7 +102,7 @@ def learnt_special(first: int, added: Sequence[str], unknown: bool) -> Special:
 
 
 class TokenizerSettings(PartSettings):
-    """What every kind that is learnt here can be asked for."""
+    """Settings shared by all kinds that are trained here."""
 
     special: list[str] = Field(default=[])
     """More special tokens, whose ids follow the vocabulary: `begin`, `pad`, `mask`, `separator` and `class` by their

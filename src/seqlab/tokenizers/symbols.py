@@ -1,4 +1,4 @@
-"""One token a symbol, for sequences that are no text: notes, clicks, moves, instructions."""
+"""One token per symbol, for sequences other than text: notes, clicks, moves, instructions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ SPLITS = {"whitespace": re.compile(r"\S+"), "comma": re.compile(r"[^\s,]+")}
 
 
 class SymbolTokenizer(PatternTokenizer):
-    """`<end>`, `<unk>`, then symbols by frequency. A literal `<unk>` in the data is the unknown too.
+    """`<end>`, `<unk>`, then symbols by frequency. A literal `<unk>` in the data is also the unknown token.
 
-    A symbol is what stands between blanks ("C4 E4 G4"), or an element of a list; one blank is between two of them
-    when they are written.
+    A symbol is a string between spaces ("C4 E4 G4"), or an element of a list. Decoding puts one space between symbols.
     """
 
     class Settings(TokenizerSettings):

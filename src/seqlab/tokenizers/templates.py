@@ -1,7 +1,7 @@
-"""What a model reads of one text or of two: special tokens around them, cut to a length, or windows that overlap.
+"""Builds model inputs from one or two texts: adds special tokens, and truncates or makes overlapping windows.
 
 A template is a line of words. A and B are the texts, every other word is the role of a special token (or the name of
-one without a role), and `:1` behind a word is its segment, 0 where nothing is said:
+one without a role), and `:1` after a word is its segment, by default 0:
 
     class A separator                    [CLS] A [SEP]
     class A separator B:1 separator:1    [CLS] A [SEP] B [SEP]
@@ -26,7 +26,7 @@ Which = Literal["first", "second"]
 
 
 class Slot(NamedTuple):
-    """One place of a template: a text, or a special token."""
+    """One slot of a template: a text or a special token."""
 
     name: str
     segment: int
@@ -34,7 +34,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """What stands around one text, and around two."""
+    """The special tokens around one text, and around two."""
 
     single: str
     pair: str
@@ -111,7 +111,7 @@ class ModelInput:
 
 
 class Frame:
-    """A template with the ids of a vocabulary: makes what a model reads from one encoding or two."""
+    """A template with the ids of a vocabulary: builds a model input from one or two encodings."""
 
     def __init__(self, template: Template, special: Special) -> None:
         self.single, self.pair = (_resolved(line, special) for line in (template.single, template.pair))

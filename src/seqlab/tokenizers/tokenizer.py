@@ -1,6 +1,6 @@
-"""What every tokenizer can do. `<end>` closes a document and precedes the first token.
+"""The interface of all tokenizers. `<end>` ends a document and precedes the first token.
 
-It is id 0 in all that is learnt here; a published vocabulary keeps its numbers, and `special` says which it is.
+Its id is 0 in vocabularies trained here. A published vocabulary keeps its ids, and `special` says which one it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PUBLISHED = frozenset({"model", "added_tokens", "pre_tokenizer", "normalizer", "
 
 
 class TextStream(ABC):
-    """Ids in, text out, piece by piece: what it has given so far is always whole characters."""
+    """Ids in, text out, piece by piece. The output is always whole characters."""
 
     @abstractmethod
     def push(self, token: int) -> str:
@@ -228,7 +228,7 @@ def readable_bytes(piece: bytes) -> str:
 
 
 class ByteStream(TextStream):
-    """Tokens that are bytes, or several of them: bytes are held back until they make a whole character."""
+    """For tokens of one or more bytes: holds bytes back until they form a whole character."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.pieces = pieces

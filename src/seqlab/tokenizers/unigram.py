@@ -1,4 +1,4 @@
-"""Unigram: each piece has a probability, and a text is cut in the most probable way, or in a sampled one.
+"""Unigram: each piece has a probability, and a text is split in the most probable way, or in a sampled one.
 
 Kudo 2018, "Subword regularization", https://arxiv.org/abs/1804.10959
 """
@@ -29,10 +29,10 @@ LONGEST_CACHED = 64
 class UnigramTokenizer(SentencePieceTokenizer):
     """P(cut) = Π p(piece): `encode` gives the most probable cut (Viterbi), `sample` draws one.
 
-    Learning and encoding are the SentencePiece library's: all frequent substrings to begin with, then by turns EM
-    for their probabilities and throwing away those that cost least likelihood. (Its trainer repeats on one thread;
-    that of the `tokenizers` library does not repeat at all.) Sampling is done here, because a training that can be
-    resumed to the bit needs cuts that repeat from a key, and the library's do not.
+    The SentencePiece library trains and encodes. Training starts from all frequent substrings, then alternates between
+    EM for their probabilities and removing those that cost the least likelihood. (Its trainer is reproducible on one
+    thread; that of the `tokenizers` library never is.) Sampling is done here: to resume a training bit for bit, the
+    cuts must be reproducible from a key, and the library's are not.
     """
 
     class Settings(TokenizerSettings):

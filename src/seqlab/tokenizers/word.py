@@ -1,4 +1,4 @@
-"""One token a word: short sequences, a large vocabulary, and words it has never seen."""
+"""One token per word: short sequences and a large vocabulary, but some words are unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLITS = {
 
 
 class WordTokenizer(PatternTokenizer):
-    """`<end>`, `<unk>`, then words by frequency. A literal `<unk>` in a text is the unknown too."""
+    """`<end>`, `<unk>`, then words by frequency. A literal `<unk>` in a text is also the unknown token."""
 
     class Settings(TokenizerSettings):
         kind: str = "word"

@@ -1,4 +1,4 @@
-"""WordPiece, the subwords of BERT: words are cut into the longest pieces known, those inside a word written ##so."""
+"""WordPiece, the subwords of BERT: words are split into the longest known pieces, written ##so inside a word."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ BLANKS = re.compile(r"[ \t\n\r]+")
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is done to a text before it is cut at blanks and punctuation (BERT's "basic" tokenizer).
+    """The cleaning of a text before it is split at spaces and punctuation (BERT's "basic" tokenizer).
 
-    Control characters are always removed, and every kind of blank is one blank.
+    Control characters are always removed, and every kind of whitespace becomes a space.
     """
 
     lowercase: bool
@@ -78,8 +78,8 @@ class WordPieceTokenizer(LibraryTokenizer):
     """`<end>`, `<unk>`, the characters as first and as later letters of a word, then the pieces as they are made.
 
     A word becomes the longest piece that it begins with, then the longest ##piece that the rest begins with, and so
-    on; a word that cannot be spelt so is one `<unk>`. How the pieces are learnt: `ratio_merges`. Encoding is the
-    `tokenizers` library's.
+    on. A word that cannot be spelled this way is one `<unk>`. `ratio_merges` learns the pieces, and the `tokenizers`
+    library encodes.
 
     Schuster and Nakajima 2012; Devlin et al. 2019, https://arxiv.org/abs/1810.04805
     """
@@ -182,7 +182,7 @@ def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations
 
 
 class WordPieceStream(TextStream):
-    """Pieces that go on are glued to what was there; others are words, with blanks and punctuation as in `word`."""
+    """Joins ##pieces to the text so far; other pieces are words, with spaces and punctuation as in `word`."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self.pieces = pieces

@@ -18,6 +18,7 @@ Smoothing = Annotated[float, Field(ge=0, lt=1)]
 
 class OptimizerSettings(PartSettings):
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of matrices, never of biases and norms: through the gradient; with AdamW and Muon beside it."""
 
 
 def groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

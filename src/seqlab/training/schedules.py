@@ -79,6 +79,7 @@ class Cosine(Schedule):
 
     class Settings(WarmUp):
         floor: float = Field(default=0.1, ge=0, le=1)
+        """The share of the learning rate that is left in the end."""
 
     def after(self, step: int) -> float:
         assert isinstance(self.settings, Cosine.Settings)

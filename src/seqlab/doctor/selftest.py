@@ -1,0 +1,279 @@
+"""The self-test: small cells and models on a device, in float32, against the CPU in double precision.
+
+How near is near enough follows from the arithmetic. A computation in float32 rounds every product by up to ε / 2 of its
+size, as if each weight were another number by that much. So the test changes weights by noise of that size, in double
+precision, and looks at what changes in the result. It allows `ROOM` times as much, and `ROUNDINGS` roundings of the
+largest number for all that is no product. No float32 kernel takes part in this, so that a broken one cannot excuse
+itself. But gradients of unitary nets are less exact than that in plain float32 (the cause was not found). So eight
+times the error of a plain float32 computation on the CPU is allowed too, as long as half of the digits are right.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqlab import registry
+from seqlab.decoding.compiled import library
+from seqlab.doctor.subjects import CellSubject, ModelSubject, Values, cell_names, model_names, moved
+from seqlab.errors import SeqlabError
+from seqlab.nn.recording import remarks
+
+EPSILON = torch.finfo(torch.float32).eps
+DRAWS = 3
+ROOM = 16.0
+ROUNDINGS = 32.0
+STEPS = 2
+"""Of the training that is repeated."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the self-test. Errors are relative to the largest number of what was compared."""
+
+    subject: str
+    name: str
+    error: float
+    allowed: float
+    ok: bool
+    note: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Left:
+    """What could not be tested."""
+
+    subject: str
+    reason: str
+
+
+def self_test(device: torch.device) -> Iterator[Check | Left]:
+    """Every check in turn, as soon as it is done."""
+    subjects: list[tuple[Any, Any, str]] = [(CellTest, CellSubject, name) for name in cell_names()]
+    subjects += [(ModelTest, ModelSubject, name) for name in model_names()]
+    with _as_trained(device):
+        for kind, make, name in subjects:
+            try:
+                subject = make(name)
+            except (SeqlabError, TypeError, ValueError) as error:  # a class of one's own that needs more than sizes
+                yield Left(f"{make.family} {name}", _first_line(error))
+                continue
+            for check in kind(subject, device).checks():
+                yield _checked(subject.name, check)
+
+
+class _Test:
+    """A subject on a device. Methods that are checks give an error, what is allowed, and a note."""
+
+    def __init__(self, subject: CellSubject | ModelSubject, device: torch.device) -> None:
+        self.subject: Any = subject
+        self.device = device
+
+    @cached_property
+    def net(self) -> Any:
+        return moved(self.subject.net, self.device)
+
+    @cached_property
+    def exact(self) -> Values:
+        return self.subject.exactly(copy.deepcopy(self.subject.net).double())  # type: ignore[no-any-return]
+
+    @cached_property
+    def allowed(self) -> dict[str, float]:
+        """By how much each value may be wrong: see above."""
+        plain = self.subject.exactly(copy.deepcopy(self.subject.net))
+        spread = dict.fromkeys(self.exact, 0.0)
+        for draw in range(DRAWS):
+            for name, value in self.subject.exactly(_shaken(self.subject.net, draw)).items():
+                spread[name] = max(spread[name], _distance(value, self.exact[name]))
+        gradients = [_size(value) for name, value in self.exact.items() if name.startswith("gradient")]
+        floor = EPSILON * max(gradients, default=0.0)  # a gradient that is zero is what larger ones leave of it
+        found = {}
+        for name, value in self.exact.items():
+            own = ROOM * spread[name] + ROUNDINGS * EPSILON * _size(value) + (floor if "gradient" in name else 0.0)
+            library = min(8 * _distance(plain[name], value), math.sqrt(EPSILON) * _size(value))
+            found[name] = max(own, library)
+        return found
+
+    def values(self) -> Result:
+        said: list[str] = []
+        with remarks(said.append):
+            found = self.subject.compute(self.net)
+        return self._worst(found, "; ".join(one.partition(": ")[2] for one in said))
+
+    def one_by_one(self) -> Result:
+        return self._worst(self.subject.one_by_one(self.net))
+
+    def _worst(self, found: Values, note: str = "") -> Result:
+        """The value that is the furthest away, as a share of what is allowed."""
+        missing = [name for name in found if name not in self.exact]
+        if missing:
+            return Result(math.inf, 0.0, f"no {missing[0]} in double precision")
+        name = max(found, key=lambda name: _distance(found[name], self.exact[name]) / (self.allowed[name] or EPSILON))
+        size = _size(self.exact[name]) or 1.0
+        error = _distance(found[name], self.exact[name])
+        where = "" if error <= self.allowed[name] else name
+        return Result(error / size, self.allowed[name] / size, where or note)
+
+
+class CellTest(_Test):
+    def checks(self) -> list[Named]:
+        return [
+            ("values and gradients", self.values),
+            ("one position at a time", self.one_by_one),
+            ("alone and in a batch", self.alone),
+            ("the same bits again", self.repeated),
+        ]
+
+    def alone(self) -> Result:
+        """Each of the two is as near to the exact values as is allowed."""
+        alone, together = (run(self.net)["outputs"] for run in (self.subject.alone, self.subject.together))
+        size = _size(self.exact["outputs"]) or 1.0
+        return Result(_distance(alone, together) / size, 2 * self.allowed["outputs"] / size)
+
+    def repeated(self) -> Result:
+        first, second = (self.subject.compute(self.net) for _ in range(2))
+        return Result(max(_distance(first[name], second[name]) for name in first), 0.0)
+
+
+class ModelTest(_Test):
+    @cached_property
+    def exact(self) -> Values:
+        """Tables of n-grams, and mixtures with them, are float32 everywhere: the CPU's own numbers."""
+        if self.subject.learns:
+            return super().exact
+        return self.subject.compute(self.subject.net)  # type: ignore[no-any-return]
+
+    @cached_property
+    def allowed(self) -> dict[str, float]:
+        if self.subject.learns:
+            return super().allowed
+        return {name: 2 * ROUNDINGS * EPSILON * _size(value) for name, value in self.exact.items()}
+
+    def checks(self) -> list[Named]:
+        every: list[Named] = [
+            ("loss and gradients" if self.subject.learns else "log-probabilities", self.values),
+            ("one position at a time", self.one_by_one),
+            ("greedy, alone and in a batch", self.greedy),
+        ]
+        return [*every, ("the same bits again", self.repeated)] if self.subject.learns else every
+
+    def greedy(self) -> Result:
+        """The same texts; to the bit where that is promised. Elsewhere the most probable tokens may be two that are
+        equal up to rounding errors, after which texts differ."""
+        rows = range(len(self.subject.tokens))
+        together = self.subject.written(self.net, rows)
+        alone = [self.subject.written(self.net, [row])[0] for row in rows]
+        bits = self.device.type == "cpu" and library() is not None
+        size = _size(self.exact["log p"]) or 1.0
+        allowed = 0.0 if bits else 2 * self.allowed["log p"] / size
+        error = 0.0
+        for one, other in zip(together, alone, strict=True):
+            if len(one) != len(other):
+                return Result(math.inf, allowed, "texts of different lengths")
+            for a, b in zip(one, other, strict=True):
+                error = max(error, _apart(a.log_probability, b.log_probability) / size)
+                if a.id != b.id:
+                    if bits:
+                        return Result(math.inf, allowed, "different texts")
+                    break
+        return Result(error, allowed, "to the bit" if bits else "")
+
+    def repeated(self) -> Result:
+        """A short training, twice, with the same noise."""
+        first, second = (self._trained() for _ in range(2))
+        pairs = zip(first.parameters(), second.parameters(), strict=True)
+        return Result(max(_distance(a.detach().cpu(), b.detach().cpu()) for a, b in pairs), 0.0)
+
+    def _trained(self) -> nn.Module:
+        objective = self.subject.objective(copy.deepcopy(self.net)).train()
+        kind = registry.find("optimizer", "adamw")
+        optimizer = kind().build(objective, 1e-2, kind.Settings(kind="adamw"))
+        batch = self.subject.batch().to(self.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            for _ in range(STEPS):
+                optimizer.zero_grad(set_to_none=True)
+                objective(batch).sum.backward()
+                optimizer.step()
+        return objective  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Result:
+    error: float
+    allowed: float
+    note: str = ""
+
+
+Named = tuple[str, Callable[[], Result]]
+
+
+def _checked(subject: str, check: Named) -> Check:
+    """A device may lack an operation, or a class of one's own may be wrong: that is a finding, not the end."""
+    name, run = check
+    start = time.perf_counter()
+    try:
+        result = run()
+    except Exception as error:
+        result = Result(math.inf, 0.0, _first_line(error))
+    good = result.error <= result.allowed
+    return Check(subject, name, result.error, result.allowed, good, result.note, time.perf_counter() - start)
+
+
+@contextmanager
+def _as_trained(device: torch.device) -> Iterator[None]:
+    """On CUDA, deterministic as in training, but without TF32: ten bits would hide mistakes."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    rounded = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = rounded
+
+
+def _shaken(net: nn.Module, draw: int) -> nn.Module:
+    """In double precision, each weight w as w (1 + ε r / 2) with r from a normal distribution."""
+    twin, generator = copy.deepcopy(net).double(), torch.Generator().manual_seed(draw)
+    with torch.no_grad():
+        for weight in twin.parameters():
+            noise = torch.randn(weight.shape, dtype=torch.float64, generator=generator)
+            weight.mul_(1 + noise * EPSILON / 2)
+    return twin
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    """The largest difference; infinite where one of the two is no number, or of another shape."""
+    if a.shape != b.shape:
+        return math.inf
+    a, b = a.double(), b.double()
+    difference = torch.where(a == b, 0.0, (a - b).abs())
+    return float(difference.nan_to_num(math.inf, math.inf).max()) if difference.numel() else 0.0
+
+
+def _apart(a: float, b: float) -> float:
+    return _distance(torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64))
+
+
+def _size(value: Tensor) -> float:
+    finite = value[value.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:160]
