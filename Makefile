@@ -2,11 +2,12 @@
 # make test   sets everything up and runs all tests
 # make test-everywhere   the numeric tests with other instruction sets, kernels and threads, and without a compiler
 # make check  lint and types
+# make docs   builds the documentation: open site/index.html
 
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: run test test-everywhere check setup setup-dev clean
+.PHONY: run test test-everywhere check docs setup setup-dev setup-docs clean
 
 run: setup
 	@$(BIN)/seqlab demo
@@ -22,9 +23,14 @@ check: setup-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+docs: setup-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 setup: .venv/ready
 
 setup-dev: .venv/ready-dev
+
+setup-docs: .venv/ready-docs
 
 # pip, not uv or poetry: only pip finds the CPU build of the pinned torch.
 .venv/ready: requirements.lock pyproject.toml
@@ -36,5 +42,9 @@ setup-dev: .venv/ready-dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
 	@touch $@
 
+.venv/ready-docs: .venv/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf .venv build src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv build dist site src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
