@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
 }
 NARROW: dict[str, dict[str, Any]] = {
     "translation/gnmt": {"model.width": 32},
-    "translation/transformer-base": {"model.width": 32, "model.hidden": 64, "training.accumulate": 2},
+    "translation/transformer-base": {"model.width": 32, "model.hidden_width": 64, "training.accumulate": 2},
     "translation/convolutional-base": {"model.width": 32},
 }
 """Shapes as they were published are made narrower, at their depth."""

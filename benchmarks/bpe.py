@@ -21,7 +21,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
 from tokenizers.trainers import BpeTrainer
 
-from seqlab.data.readers import read_texts
+from seqlab.data.reading.readers import read_texts
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.bpe import ByteBPETokenizer
 from seqlab.tokenizers.classic_bpe import ClassicBPETokenizer

@@ -23,7 +23,7 @@ WIKITEXT = Path(__file__).resolve().parents[1] / "../shared/data/wikitext2/wiki.
 def write_text(path: Path, megabytes: int) -> None:
     import numpy as np
 
-    from seqlab.data.readers import read_texts
+    from seqlab.data.reading.readers import read_texts
 
     random = np.random.default_rng(0)
     words = "".join(read_texts([str(WIKITEXT) if WIKITEXT.exists() else "python-docs"])).split(" ")
@@ -40,7 +40,7 @@ def write_text(path: Path, megabytes: int) -> None:
 
 def train(kind: str, path: Path, symbols: int) -> None:
     from seqlab import registry
-    from seqlab.data.readers import read_texts
+    from seqlab.data.reading.readers import read_texts
 
     cls = registry.find("tokenizer", kind)
     before, start = peak_megabytes(), time.perf_counter()

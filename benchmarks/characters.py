@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from seqlab.run import load
+from seqlab.runs.run import load
 from seqlab.training.log import read_log
 
 STEPS, WARM_UP, PEAK, FLOOR = 2000, 100, 1e-3, 1e-4

@@ -34,11 +34,11 @@ from click.testing import CliRunner
 from seqlab.cli import group
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
-from seqlab.launch import train
 from seqlab.models.gpt import GPT
 from seqlab.models.language_model import LanguageModel
 from seqlab.recipe import Recipe
-from seqlab.run import Run, load
+from seqlab.runs.launch import train
+from seqlab.runs.run import Run, load
 
 VOCAB, WIDTH, DEPTH, HEADS, PROMPT, NEW = 8_000, 512, 6, 8, 16, 128
 CONTEXT = 256

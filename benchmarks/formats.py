@@ -53,8 +53,8 @@ def write(folder: str) -> None:
 
 def store_array(folder: str) -> Reading:
     """The array to a token store."""
-    from seqlab.data.readers import read
-    from seqlab.data.store import TokenStore
+    from seqlab.data.reading.readers import read
+    from seqlab.data.storage.store import TokenStore
     from seqlab.recipe import DataSettings
     from seqlab.tokenizers.ids import IdTokenizer
 
@@ -72,7 +72,7 @@ def read_parquet(folder: str) -> Reading:
     """All texts of the file, none of them kept."""
     import pyarrow.parquet  # noqa: F401  (so that it is there before)
 
-    from seqlab.data.readers import read_texts
+    from seqlab.data.reading.readers import read_texts
 
     file = f"{folder}/texts.parquet"
     before, start = peak_megabytes(), time.perf_counter()

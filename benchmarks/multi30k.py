@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 
 import seqlab
-from seqlab.comparison import curve
 from seqlab.inspection.figures import curves
+from seqlab.metrics.bleu import BLEU
 from seqlab.metrics.judging import Judged
 from seqlab.metrics.lengths import by_length
-from seqlab.metrics.translation import BLEU
 from seqlab.recipe import Recipe
+from seqlab.runs.comparison import curve
 
 DATA = Path(__file__).parent.parent / "../shared/data/multi30k"
 PAIRS = 29_000

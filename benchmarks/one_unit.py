@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqlab.data.synthetic import synthetic
+from seqlab.data.builtin.synthetic import synthetic
 
 STARTS, EPOCHS, BATCH = 100, 20, 32
 PRINTED = 0.0110

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import seqlab
-from seqlab.conversion import ngram_of
+from seqlab.runs.conversion import ngram_of
 
 SHARED = Path(__file__).resolve().parents[1] / "../shared/data"
 DATA = {"PTB": "ptb/ptb.{part}.txt", "WikiText-2": "wikitext2/wiki.{part}.tokens"}

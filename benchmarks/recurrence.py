@@ -35,9 +35,9 @@ class OwnCell(Cell):
     parts = ("h", "c")
     blocks = 3
 
-    def __init__(self, width: int, hidden: int, settings: object = None) -> None:
-        super().__init__(width, hidden)
-        self.to_input, self.to_forget, self.to_new = (nn.Linear(hidden, hidden) for _ in range(3))
+    def __init__(self, input_width: int, width: int, settings: object = None) -> None:
+        super().__init__(input_width, width)
+        self.to_input, self.to_forget, self.to_new = (nn.Linear(width, width) for _ in range(3))
 
     def step(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         h, c = state
@@ -49,7 +49,7 @@ class OwnCell(Cell):
 
 def loop(cell: Cell, x: Tensor) -> Tensor:
     """What people write: both products at each step, x[t] by index."""
-    state, outputs = tuple(x.new_zeros(x.shape[1], cell.hidden) for _ in cell.parts), []
+    state, outputs = tuple(x.new_zeros(x.shape[1], cell.width) for _ in cell.parts), []
     for t in range(len(x)):
         state = cell.step(cell.inputs(x[t]), state)
         outputs.append(state[0])

@@ -26,10 +26,10 @@ import torch
 
 import seqlab
 from seqlab import registry
-from seqlab.data.builtin import documents
-from seqlab.data.readers import read
+from seqlab.data.builtin.sets import documents
+from seqlab.data.reading.readers import read
 from seqlab.inspection.figures import curves
-from seqlab.run import Run
+from seqlab.runs.run import Run
 from seqlab.tokenizers.measure import measure
 from seqlab.tokenizers.word import SPLITS
 

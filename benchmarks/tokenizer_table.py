@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seqlab import registry
-from seqlab.data.readers import read_texts
+from seqlab.data.reading.readers import read_texts
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.measure import measure
 from seqlab.tokenizers.wordpiece import WordPieceTokenizer

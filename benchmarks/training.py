@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
+from seqlab.runs.preparation import prepare
 from seqlab.training.distributed import ALONE
 from seqlab.training.trainer import Silence
 

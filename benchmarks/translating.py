@@ -32,11 +32,11 @@ from torch import nn
 from seqlab.cli import group
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.packing import packed
-from seqlab.launch import train
 from seqlab.models.transformer import Transformer
 from seqlab.recipe import Recipe, part_settings
-from seqlab.recipe_tree import Tree
-from seqlab.run import Run, load
+from seqlab.recipe_tree import RecipeTree
+from seqlab.runs.launch import train
+from seqlab.runs.run import Run, load
 
 VOCAB, WIDTH, HIDDEN, DEPTH, HEADS = 32_000, 512, 2048, 6, 8
 SOURCE = TARGET = 24
@@ -78,14 +78,14 @@ def their_model() -> transformers.MarianMTModel:
 
 def our_model(theirs: transformers.MarianMTModel) -> Transformer:
     """The same weights; channels take turns, as our positions do."""
-    shape = {"width": WIDTH, "hidden": HIDDEN, "depth": DEPTH, "heads": HEADS, "dropout": 0.1}
+    shape = {"width": WIDTH, "hidden_width": HIDDEN, "depth": DEPTH, "heads": HEADS, "dropout": 0.1}
     kind = {
         "kind": "transformer",
         "norm_first": False,
         "activation": "swish",
         "output": {"kind": "softmax", "bias": True},
     }
-    model = Transformer(part_settings("model", Tree({**kind, **shape})), VOCAB)
+    model = Transformer(part_settings("model", RecipeTree({**kind, **shape})), VOCAB)
     own, turns = theirs.state_dict(), torch.arange(WIDTH).view(2, -1).t().flatten()
 
     def put(linear: nn.Linear, names: list[str], inward: bool) -> None:
@@ -107,10 +107,10 @@ def our_model(theirs: transformers.MarianMTModel) -> Transformer:
                 put(block.attend.output, [f"{at}.self_attn.out_proj"], False)
                 put_norm(block.norm_attend, f"{at}.self_attn_layer_norm")
                 if side == "decoder":
-                    put(block.look.query, [f"{at}.encoder_attn.q_proj"], True)
-                    put(block.look.key_value, [f"{at}.encoder_attn.{part}_proj" for part in "kv"], True)
-                    put(block.look.output, [f"{at}.encoder_attn.out_proj"], False)
-                    put_norm(block.norm_look, f"{at}.encoder_attn_layer_norm")
+                    put(block.cross_attend.query, [f"{at}.encoder_attn.q_proj"], True)
+                    put(block.cross_attend.key_value, [f"{at}.encoder_attn.{part}_proj" for part in "kv"], True)
+                    put(block.cross_attend.output, [f"{at}.encoder_attn.out_proj"], False)
+                    put_norm(block.norm_cross_attend, f"{at}.encoder_attn_layer_norm")
                 put(block.feed.expand, [f"{at}.fc1"], True)
                 put(block.feed.contract, [f"{at}.fc2"], False)
                 put_norm(block.norm_feed, f"{at}.final_layer_norm")
@@ -223,7 +223,7 @@ def loaded_run(folder: Path, rows: int, width: int) -> Run:
     lines = [" ".join(str(draw.randrange(VOCAB - 1)) for _ in range(SOURCE - 1)) for _ in range(rows + 32)]
     (folder / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"{line}\t{line}\n" for line in lines))
     (folder / "asked.txt").write_text("".join(f"{line}\n" for line in lines[:rows]))
-    shape = {"width": WIDTH, "hidden": HIDDEN, "depth": DEPTH, "heads": HEADS}
+    shape = {"width": WIDTH, "hidden_width": HIDDEN, "depth": DEPTH, "heads": HEADS}
     shape |= {"output": {"kind": "softmax", "tied": False}}  # tied and untrained, it would repeat <end>, and be done
     settings = {
         "name": "translating",

@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqlab.data.phrases import phrases
+from seqlab.data.builtin.phrases import phrases
+from seqlab.data.formats.trees import Tree, levels, parse
 from seqlab.data.records import Record
-from seqlab.data.trees import Tree, levels, parse
-from seqlab.nn.trees import RecursiveCell, TreeCell, TreeLSTMCell, upwards
+from seqlab.nn.tree_cells import RecursiveCell, TreeCell, TreeLSTMCell, upwards
 
 EMBEDDED, HIDDEN = 300, 150
 
@@ -41,7 +41,7 @@ def by_nodes(cell: TreeCell, trees: list[Tree], embeddings: Tensor) -> Tensor:
                 word += 1
             else:
                 states.append(cell.join(torch.stack([states[left], states[right]], 1)))
-        total = total + torch.cat(states)[:, : cell.hidden].sum()
+        total = total + torch.cat(states)[:, : cell.width].sum()
     return total
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
+from seqlab.runs.preparation import prepare
 from seqlab.training.distributed import ALONE
 from seqlab.training.trainer import Silence
 

@@ -18,9 +18,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 import torch
 
 from seqlab.errors import SeqlabError
-from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
 from seqlab.recipe_tree import shipped
+from seqlab.runs.preparation import prepare
 from seqlab.training.distributed import ALONE
 from seqlab.training.trainer import Silence
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 import seqlab
-from seqlab.preparation import prepare
 from seqlab.recipe import Recipe
+from seqlab.runs.preparation import prepare
 from seqlab.training.distributed import ALONE
 from seqlab.training.trainer import Silence
 

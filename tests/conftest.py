@@ -219,7 +219,8 @@ def _threads(request: pytest.FixtureRequest):
 @pytest.fixture(scope="module", autouse=True)
 def _own_names():
     """Classes that the tests of a file register (`--code mine.py`) are forgotten after it."""
-    from seqlab import registry, run
+    from seqlab import registry
+    from seqlab.runs import run
 
     registered, used = dict(registry._given), set(run._used)
     yield

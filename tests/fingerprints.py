@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from seqlab.decoding import compiled, packing
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 from seqlab.registry import find
 
 DRAW = torch.Generator().manual_seed(0)
@@ -67,7 +67,7 @@ def kernels(maps: list[tuple[Tensor, Tensor]]) -> str:
     results = [apply(a, after) for a, apply in packed for after in ("none", "gelu")]
     for own in ({"kind": "gpt", "width": 36, "context": 40}, {"kind": "recurrent", "cell": "gru", "width": 36}):
         torch.manual_seed(0)
-        model = find("model", own["kind"])(part_settings("model", Tree(own)), 300)
+        model = find("model", own["kind"])(part_settings("model", RecipeTree(own)), 300)
         tokens, targets = (torch.randint(300, (3, 20), generator=DRAW) for _ in range(2))
         model.losses(model(tokens).states.flatten(0, 1), targets.flatten()).sum().backward()
         results += [weight.grad for weight in model.parameters() if weight.grad is not None]

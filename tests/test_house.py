@@ -12,42 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "seqlab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-ORDER = [
-    "errors",
-    "registry",
-    "renamed",
-    "recipe_tree",
-    "recipe",
-    "recipe_keys",
-    "data",
-    "tokenizers",
-    "metrics",
-    "native",
-    "fusion",
-    "nn",
-    "models",
-    "decoding",
-    "objectives",
-    "tasks",
-    "training",
-    "inspection",
-    "build",
-    "run",
-    "transfer",
-    "preparation",
-    "launch",
-    "mixing",
-    "averaging",
-    "conversion",
-    "back_translation",
-    "checkup",
-    "doctor",
-    "comparison",
-    "studies",
-    "cli",
-    "__main__",
-]
-"""Data flows down this list, and imports go only upwards in it."""
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+ROOMS = dict(re.findall(r"^\| `([\w./]+)` \|[^|]*\|([^|]*)\|$", DESIGN, flags=re.MULTILINE))
+"""Each room of the house and what it imports, as docs/design.md has them. Imports go only upwards in that table."""
 
 HOSTS = {"arxiv.org", "aclanthology.org", "doi.org", "kellerjordan.github.io"}
 """Where papers are read. Nothing else is named, and nothing is fetched."""
@@ -57,9 +24,11 @@ def name_of(path):
     return str(path.relative_to(ROOT))
 
 
-def part_of(module):
-    """seqlab.data.readers → data"""
-    return module.split(".")[1] if "." in module else ""
+def room_of(module):
+    """seqlab.models.gpt → models, seqlab.data.formats.rows → data/formats, seqlab.data.records → data"""
+    parts = module.split(".")[1:]
+    nested = len(parts) > 1 and parts[0] == "data" and (PACKAGE / "data" / parts[1]).is_dir()
+    return "/".join(parts[: 1 + nested])
 
 
 def imported(tree, package):
@@ -84,26 +53,45 @@ def imported(tree, package):
                 yield node.lineno, module
 
 
-def test_every_part_has_its_place_in_the_order():
-    parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py"} - {"__init__"}
-    parts |= {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    assert parts <= set(ORDER), f"new here, give it a place in ORDER: {sorted(parts - set(ORDER))}"
+def module_of(path):
+    return ".".join(["seqlab", *path.relative_to(PACKAGE).with_suffix("").parts])
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_go_only_upwards(path):
-    place = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if place == "__init__":
-        return  # the public names, imported when they are first used
-    package = ["seqlab", *path.relative_to(PACKAGE).parts[:-1]]
+def doors():
+    """What each room imports."""
+    found = {}
+    for path in FILES:
+        if path == PACKAGE / "__init__.py":
+            continue  # the public names, imported when they are first used
+        module = module_of(path)
+        mine = found.setdefault(room_of(module), set())
+        for _, other in imported(ast.parse(path.read_text(encoding="utf-8")), module.split(".")[:-1]):
+            if other.startswith("seqlab.") and room_of(other) != room_of(module):
+                mine.add(room_of(other))
+    return found
+
+
+def test_the_rooms_have_the_doors_that_the_design_lists():
+    listed = {room: set(re.findall(r"`([\w/]+)`", doors)) for room, doors in ROOMS.items()}
+    assert doors() == listed
+
+
+def test_imports_go_only_upwards():
+    order = list(ROOMS)
     wrong = [
-        f"line {line}: {module}"
-        for line, module in imported(ast.parse(path.read_text(encoding="utf-8")), package)
-        if module.startswith("seqlab.")
-        and part_of(module) in ORDER
-        and ORDER.index(part_of(module)) > ORDER.index(place)
+        f"{room} imports {door}" for room in order for door in doors()[room] if order.index(door) > order.index(room)
     ]
-    assert not wrong, f"{place} imports what comes after it: {wrong}"
+    assert not wrong
+
+
+def test_files_and_classes_can_be_told_apart_by_their_names():
+    """Commands are named as people call them; everything else has a name of its own."""
+    names = [path.stem for path in FILES if path.stem != "__init__" and path.parent.name != "cli"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in FILES]
+    classes = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    classes = [name for name in classes if not name.startswith("_")]
+    assert sorted({name for name in classes if classes.count(name) > 1}) == []
 
 
 def test_only_papers_are_linked():
@@ -182,7 +170,8 @@ def test_names_that_need_no_torch_do_not_import_it(name):
 
 
 def test_tokenizers_and_readers_need_no_torch():
-    code = "import seqlab.tokenizers, seqlab.data.readers, seqlab.data.store, seqlab.data.order, seqlab.data.randomness"
+    readers = "seqlab.data.reading.readers, seqlab.data.storage.store, seqlab.data.batching.order"
+    code = f"import seqlab.tokenizers, {readers}, seqlab.data.randomness"
     assert "torch" not in loaded_after(code)
 
 

@@ -10,7 +10,7 @@ from seqlab import registry, renamed
 from seqlab.errors import RecipeError, RunError
 from seqlab.models.gpt import GPT
 from seqlab.recipe import Recipe, part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 from seqlab.training.checkpoint import load_optimizer
 
 
@@ -115,7 +115,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("model", "message"), WRONG.values(), ids=WRONG)
 def test_parts_that_do_not_fit_are_said(model, message):
-    settings = part_settings("model", Tree(model))
+    settings = part_settings("model", RecipeTree(model))
     with pytest.raises(RecipeError, match=message):
         registry.find("model", model["kind"])(settings, 20)
 

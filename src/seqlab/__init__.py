@@ -17,33 +17,33 @@ if sys.platform == "win32":
 _PUBLIC = {
     "Recipe": "seqlab.recipe",
     "Replace": "seqlab.nn.interventions",
-    "Run": "seqlab.run",
+    "Run": "seqlab.runs.run",
     "Scale": "seqlab.nn.interventions",
     "SeqlabError": "seqlab.errors",
     "Set": "seqlab.nn.interventions",
-    "average": "seqlab.averaging",
-    "back_translate": "seqlab.back_translation",
-    "compare": "seqlab.comparison",
+    "average": "seqlab.runs.averaging",
+    "back_translate": "seqlab.runs.back_translation",
+    "compare": "seqlab.runs.comparison",
     "intervene": "seqlab.nn.interventions",
-    "load": "seqlab.run",
-    "mix": "seqlab.mixing",
+    "load": "seqlab.runs.run",
+    "mix": "seqlab.runs.mixing",
     "record": "seqlab.nn.recording",
     "register": "seqlab.registry",
-    "train": "seqlab.launch",
+    "train": "seqlab.runs.launch",
 }
 
 if TYPE_CHECKING:
-    from seqlab.averaging import average
-    from seqlab.back_translation import back_translate
-    from seqlab.comparison import compare
     from seqlab.errors import SeqlabError
-    from seqlab.launch import train
-    from seqlab.mixing import mix
     from seqlab.nn.interventions import Replace, Scale, Set, intervene
     from seqlab.nn.recording import record
     from seqlab.recipe import Recipe
     from seqlab.registry import register
-    from seqlab.run import Run, load
+    from seqlab.runs.averaging import average
+    from seqlab.runs.back_translation import back_translate
+    from seqlab.runs.comparison import compare
+    from seqlab.runs.launch import train
+    from seqlab.runs.mixing import mix
+    from seqlab.runs.run import Run, load
 
 __all__ = [
     "Recipe",

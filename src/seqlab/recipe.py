@@ -28,7 +28,7 @@ from pydantic_core import PydanticUndefined
 
 from seqlab import registry, renamed
 from seqlab.errors import RecipeError, nearest
-from seqlab.recipe_tree import Tree, settings_of, to_yaml
+from seqlab.recipe_tree import RecipeTree, settings_of, to_yaml
 
 
 class Settings(BaseModel):
@@ -270,20 +270,20 @@ class Recipe(Settings):
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
         """A shipped recipe by name (`lm/gpt`) or a YAML file, with `key.sub=value` overrides."""
-        tree = Tree.load(recipe)
+        tree = RecipeTree.load(recipe)
         for override in overrides:
             tree.override(override)
         return cls.of(tree)
 
     @classmethod
-    def of(cls, tree: Tree) -> Self:
+    def of(cls, tree: RecipeTree) -> Self:
         """Checked; errors name the places that the tree knows."""
         return _checked(cls, tree)
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """The same from plain data."""
-        return _checked(cls, Tree(tree))
+        return _checked(cls, RecipeTree(tree))
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
@@ -293,7 +293,7 @@ class Recipe(Settings):
 
     def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
         """A copy with some keys set to other values: {"training.steps": 5} or ["training.steps=5"]."""
-        tree = Tree(self.to_dict())
+        tree = RecipeTree(self.to_dict())
         if isinstance(overrides, Mapping):
             for key, value in overrides.items():
                 tree.set(key, value)
@@ -328,7 +328,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def part_settings(family: str, section: Tree) -> PartSettings:
+def part_settings(family: str, section: RecipeTree) -> PartSettings:
     """The settings of one part without a recipe around it, such as a tokenizer that is learnt by itself."""
     settings: type[PartSettings] = settings_of(family, str(section.data["kind"]), section.place("kind"))
     return _build(settings, section.data, section)
@@ -350,13 +350,13 @@ MEANING = {
 """What is right where the type is wrong: by the beginning of pydantic's name for the fault."""
 
 
-def _checked(cls: type[S], tree: Tree) -> S:
+def _checked(cls: type[S], tree: RecipeTree) -> S:
     tree.data = renamed.recipe(tree.data)
     _check_names(cls, tree.data, tree)
     return _build(cls, tree.data, tree)
 
 
-def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: Tree, path: str = "") -> None:
+def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: RecipeTree, path: str = "") -> None:
     """Keys and kinds of all sections first: they are known without importing what they name."""
     for key in section:
         if key not in cls.model_fields:
@@ -371,7 +371,7 @@ def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: Tree, pa
             _check_names(field.annotation, given, tree, f"{path}{name}.")
 
 
-def _build(cls: type[S], section: Mapping[str, Any], tree: Tree, path: str = "") -> S:
+def _build(cls: type[S], section: Mapping[str, Any], tree: RecipeTree, path: str = "") -> S:
     """Settings from plain data; sections that have a `kind` become the settings of that class."""
     filled = dict(section)
     for key, value in filled.items():
@@ -408,7 +408,7 @@ def _is_section(annotation: Any) -> TypeGuard[type[Settings]]:
     return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 
-def _part(family: str, given: Any, tree: Tree, path: str) -> PartSettings:
+def _part(family: str, given: Any, tree: RecipeTree, path: str) -> PartSettings:
     section = {"kind": given} if isinstance(given, str) else given
     if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
         kinds = ", ".join(registry.names(family))
@@ -417,7 +417,7 @@ def _part(family: str, given: Any, tree: Tree, path: str) -> PartSettings:
     return _build(settings, section, tree, f"{path}.")
 
 
-def _explained(cls: type[Settings], error: ValidationError, tree: Tree, path: str) -> RecipeError:
+def _explained(cls: type[Settings], error: ValidationError, tree: RecipeTree, path: str) -> RecipeError:
     """The first fault in words: what, where, and what would be right."""
     fault = error.errors(include_url=False)[0]
     inside = [str(part) for part in fault["loc"] if part not in ("str", "list[str]")]  # branches of a union
@@ -437,5 +437,5 @@ def _explained(cls: type[Settings], error: ValidationError, tree: Tree, path: st
 TYPE_FAULTS = ("_type", "_parsing", "_from_float", "_parsing_size")
 
 
-def _unknown(key: str, name: str, cls: type[Settings], tree: Tree) -> RecipeError:
+def _unknown(key: str, name: str, cls: type[Settings], tree: RecipeTree) -> RecipeError:
     return RecipeError(f"unknown key '{key}'", where=tree.place(key), hint=nearest(name, cls.model_fields))

@@ -52,7 +52,7 @@ GLOSSARY = {
 
 
 @dataclass(frozen=True)
-class Key:
+class RecipeKey:
     name: str
     type: str
     range: str
@@ -63,7 +63,7 @@ class Key:
         return asdict(self)
 
 
-def keys_of(settings: type[Settings], prefix: str = "") -> list[Key]:
+def keys_of(settings: type[Settings], prefix: str = "") -> list[RecipeKey]:
     """The keys of a section, and of the sections inside it that are the same whatever `kind` is chosen."""
     found = []
     for name, field in settings.model_fields.items():
@@ -77,12 +77,12 @@ def keys_of(settings: type[Settings], prefix: str = "") -> list[Key]:
     return found
 
 
-def keys_in(recipe: Recipe) -> list[tuple[Key, Any]]:
+def keys_in(recipe: Recipe) -> list[tuple[RecipeKey, Any]]:
     """All keys that can be set in a recipe as it stands, each with the value that it has there."""
     return [(key, value) for key, value in _chosen(recipe, "") if key.name not in ("name", "about", "environment")]
 
 
-def _chosen(settings: Settings, prefix: str) -> Iterator[tuple[Key, Any]]:
+def _chosen(settings: Settings, prefix: str) -> Iterator[tuple[RecipeKey, Any]]:
     """The keys of settings and of all that they hold."""
     for name, field in type(settings).model_fields.items():
         value, path = getattr(settings, name), f"{prefix}{name}"
@@ -96,12 +96,12 @@ def _chosen(settings: Settings, prefix: str) -> Iterator[tuple[Key, Any]]:
             yield _key(path, field, _meanings(type(settings)).get(name, "")), value
 
 
-def _key(name: str, field: FieldInfo, about: str) -> Key:
+def _key(name: str, field: FieldInfo, about: str) -> RecipeKey:
     family = family_of(field)
     kinds = _kinds(family) if family else _type(field.annotation)
     optional = " | null" if family and type(None) in get_args(field.annotation) else ""
     about = about or GLOSSARY.get(name.split(".")[-1], "")
-    return Key(name, kinds + optional, _range(field.metadata), _default(field), " ".join(about.split()))
+    return RecipeKey(name, kinds + optional, _range(field.metadata), _default(field), " ".join(about.split()))
 
 
 def _kinds(family: str) -> str:
@@ -222,7 +222,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(keys: list[Key]) -> list[str]:
+def _table(keys: list[RecipeKey]) -> list[str]:
     def cell(text: str) -> str:
         return text.replace("|", "\\|")
 
@@ -231,7 +231,7 @@ def _table(keys: list[Key]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in [*head, *rows]]
 
 
-def section_keys(section: str) -> list[Key]:
+def section_keys(section: str) -> list[RecipeKey]:
     """The keys of one of the sections that every recipe has, without importing a model."""
     return keys_of(_settings_of(section), f"{section}.")
 

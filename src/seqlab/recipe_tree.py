@@ -15,7 +15,7 @@ from seqlab import registry
 from seqlab.errors import RecipeError, nearest
 
 
-class Tree:
+class RecipeTree:
     """Sections and keys, and where they came from: `places` has a text for each path such as `training.steps`."""
 
     def __init__(self, data: Mapping[str, Any], file: str = "recipe", places: Mapping[str, str] | None = None) -> None:

@@ -80,12 +80,12 @@ CELLS = {
 }
 
 ATTENTIONS = {
-    "additive": "seqlab.nn.looking:Additive",
-    "bilinear": "seqlab.nn.looking:Bilinear",
-    "dot": "seqlab.nn.looking:Dot",
-    "scaled-dot": "seqlab.nn.looking:ScaledDot",
-    "separate": "seqlab.nn.looking:Separate",
-    "uniform": "seqlab.nn.looking:Uniform",
+    "additive": "seqlab.nn.source_attention:Additive",
+    "bilinear": "seqlab.nn.source_attention:Bilinear",
+    "dot": "seqlab.nn.source_attention:Dot",
+    "scaled-dot": "seqlab.nn.source_attention:ScaledDot",
+    "separate": "seqlab.nn.source_attention:Separate",
+    "uniform": "seqlab.nn.source_attention:Uniform",
 }
 
 POSITIONS = {
@@ -136,14 +136,14 @@ SCHEDULES = {
 
 STUDIES = {
     "trainings": "seqlab.studies.trainings:Trainings",
-    "bptt": "seqlab.studies.bptt:BPTT",
+    "bptt": "seqlab.studies.bptt_by_hand:BPTT",
 }
 
 METRICS = {
-    "bleu": "seqlab.metrics.translation:BLEU",
-    "chrf": "seqlab.metrics.translation:ChrF",
-    "chrf++": "seqlab.metrics.translation:ChrFPlusPlus",
-    "ter": "seqlab.metrics.translation:TER",
+    "bleu": "seqlab.metrics.bleu:BLEU",
+    "chrf": "seqlab.metrics.bleu:ChrF",
+    "chrf++": "seqlab.metrics.bleu:ChrFPlusPlus",
+    "ter": "seqlab.metrics.bleu:TER",
     "rouge-1": "seqlab.metrics.rouge:ROUGE1",
     "rouge-2": "seqlab.metrics.rouge:ROUGE2",
     "rouge-l": "seqlab.metrics.rouge:ROUGEL",

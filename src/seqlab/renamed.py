@@ -31,8 +31,56 @@ def _norm(section: dict[str, Any]) -> None:
         section["norm_first"] = section.pop("norm") == "before"
 
 
-KEYS: list[Callable[[dict[str, Any]], None]] = [_norm]
+HIDDEN = {
+    **dict.fromkeys(("mlp", "gpt", "transformer", "transformer-encoder", "series-transformer"), "hidden_width"),
+    "series-dense": "hidden_widths",
+}
+
+
+def _widths_of_layers(section: dict[str, Any]) -> None:
+    """`hidden` was the width of a hidden layer, or the widths of several."""
+    name = HIDDEN.get(str(section.get("kind")))
+    if name is not None and "hidden" in section:
+        section[name] = section.pop("hidden")
+
+
+def _kernel_size(section: dict[str, Any]) -> None:
+    if "taps" in section and str(section.get("kind")).startswith("convolutional"):
+        section["kernel_size"] = section.pop("taps")
+
+
+def _names_of_weights(section: dict[str, Any]) -> None:
+    """Patterns of `init`, which name weights and maps."""
+    for key in ("load", "freeze", "maps"):
+        if key in section:
+            section[key] = _each_text(section[key], weight)
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [_each_text(one, change) for one in value]
+    if isinstance(value, Mapping):
+        return {_each_text(key, change): _each_text(one, change) for key, one in value.items()}
+    return value
+
+
+KEYS: list[Callable[[dict[str, Any]], None]] = [_norm, _widths_of_layers, _kernel_size, _names_of_weights]
 """What is done to each section of a recipe."""
+
+PARTS = [
+    (r"((?:blocks|layers)\.[\d*]+\.(?:norm_)?)look\b", r"\1cross_attend"),
+    (r"(attention\.)tired\b", r"\1coverage"),
+]
+"""Parts of models that had other names."""
+
+
+def weight(name: str) -> str:
+    """Today's name of a weight, in a checkpoint or in an optimizer's state."""
+    for pattern, new in PARTS:
+        name = re.sub(pattern, new, name)
+    return name
 
 
 FUSED: list[tuple[str, tuple[str, ...]]] = [
@@ -84,7 +132,7 @@ def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             match[1] for name in tensors if (match := re.match(rf"((?:body\.|parts\.\d+\.)*){marker}", name))
         }:
             found = _moved(found, prefix, {**names, **BOTH})
-    return _apart(found)
+    return {weight(name): tensor for name, tensor in _apart(found).items()}
 
 
 def counted(names: Sequence[str]) -> list[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqlab import registry, run
+from seqlab import registry
+from seqlab.runs import run
 from seqlab.training.manifest import accept
 from seqlab.training.trainer import Trainer
 

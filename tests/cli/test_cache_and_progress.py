@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seqlab.cli import progress
+from seqlab.cli import display as progress
 from seqlab.data.progress import work
 
 SMALL = ["train", "lm/lstm", "tokenizer.kind=character", "model.width=16", "training.steps=2"]
@@ -47,7 +47,7 @@ def contents(folder) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def translator(seqlab, tmp_path_factory):
     folder = tmp_path_factory.mktemp("translator") / "run"
-    small = ["model.width=16", "model.heads=2", "model.hidden=16", "training.steps=2", "training.batch_size=4"]
+    small = ["model.width=16", "model.heads=2", "model.hidden_width=16", "training.steps=2", "training.batch_size=4"]
     said = seqlab("train", "translation/transformer", "data.train=reverse:5:1000", *small, "--out", folder)
     assert said.code == 0, said.err
     return folder
@@ -73,7 +73,7 @@ def test_what_is_typed_leaves_nothing_in_the_cache(seqlab, cache, runs, translat
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     """Another temporary folder than the system's, for a process that has not asked for one yet."""
-    from seqlab.data import cache as module
+    from seqlab.data.storage import cache as module
 
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path / "tmp"))

@@ -13,7 +13,7 @@ import torch
 import seqlab
 from seqlab.errors import RunError
 from seqlab.recipe import Recipe
-from seqlab.run import run_recipe
+from seqlab.runs.run import run_recipe
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from seqlab.cli import COMMANDS, group
-from seqlab.run import load
+from seqlab.runs.run import load
 from seqlab.training.checkpoint import Checkpoints
 
 TAKE = ["evaluate", "predict", "generate", "score", "inspect attention", "inspect beam"]

@@ -131,7 +131,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(seqlab, here, commands, mon
     def interrupted(*arguments, **keys):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqlab.launch.prepare", interrupted)
+    monkeypatch.setattr("seqlab.runs.launch.prepare", interrupted)
     said = seqlab(*commands["lstm"], "--out", "out")
     assert said.code == 130
     assert said.err.split() == ["stopped"]

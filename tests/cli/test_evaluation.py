@@ -11,7 +11,7 @@ import torch
 from tolerance import SMALL_NET, rounding
 
 import seqlab as api
-from seqlab.data.readers import read
+from seqlab.data.reading.readers import read
 
 KINDS = ["ngram", "lstm", "gpt"]
 LINES = ["the cat sat on the mat.", "she read about a letter, “quietly”", "a bird found the café!"] * 7

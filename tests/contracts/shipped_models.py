@@ -37,7 +37,7 @@ def _gpt(**more) -> LanguageModel:
 
 
 def _mlp(**more) -> LanguageModel:
-    return _loud(MLP(MLP.Settings(kind="mlp", window=4, width=12, hidden=20, **more), VOCAB), 2.5)
+    return _loud(MLP(MLP.Settings(kind="mlp", window=4, width=12, hidden_width=20, **more), VOCAB), 2.5)
 
 
 def _conv(**more) -> LanguageModel:
@@ -96,9 +96,9 @@ BUILDERS = {
     "elman-relu": lambda: _recurrent(_elman("relu"), loudness=0.9),  # above 1 its states grow without end
     "elman-sigmoid": lambda: _recurrent(_elman("sigmoid"), depth=2, output=UNTIED),
     "convolutional": _conv,
-    "convolutional-contiguous": lambda: _conv(growth=1, taps=4, output=UNTIED),
+    "convolutional-contiguous": lambda: _conv(growth=1, kernel_size=4, output=UNTIED),
     "gpt": _gpt,
-    "gpt-norm-after": lambda: _gpt(norm_first=False, activation="relu", hidden=40),
+    "gpt-norm-after": lambda: _gpt(norm_first=False, activation="relu", hidden_width=40),
     "gpt-swish": lambda: _gpt(activation="swish"),
     "gpt-adaptive": lambda: _gpt(output=ADAPTIVE),
     "gpt-llama": lambda: _gpt(**LLAMA),

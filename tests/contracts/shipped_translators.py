@@ -14,14 +14,14 @@ from seqlab.decoding.compiled import library
 from seqlab.models.language_model import LanguageModel
 from seqlab.models.recurrent_translator import RecurrentDecoder
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 VOCAB, LABELS = 23, 3
 
 
 def _made(kind: str, loudness: float, **settings) -> LanguageModel:
     model = registry.find("model", kind)(
-        part_settings("model", Tree({"kind": kind, **settings})), VOCAB, conditions=LABELS
+        part_settings("model", RecipeTree({"kind": kind, **settings})), VOCAB, conditions=LABELS
     )
     with torch.no_grad():
         for weight in model.parameters():
@@ -79,9 +79,11 @@ BUILDERS = {
     "uniform": lambda: _recurrent("uniform"),
     "encoder-of-its-own": lambda: _recurrent("additive", shared=False, encoder_depth=2),
     "convolutional": lambda: _made("convolutional-translator", 1.2, width=24, depth=2),
-    "convolutional-wide": lambda: _made("convolutional-translator", 1.2, width=24, depth=3, taps=5, shared=False),
+    "convolutional-wide": lambda: _made(
+        "convolutional-translator", 1.2, width=24, depth=3, kernel_size=5, shared=False
+    ),
     "transformer": _transformer,
-    "transformer-2017": lambda: _transformer(norm_first=False, activation="relu", hidden=40),
+    "transformer-2017": lambda: _transformer(norm_first=False, activation="relu", hidden_width=40),
     "transformer-rotary": lambda: _transformer(position="rotary", norm="rms", gated=True, key_heads=1),
     "transformer-quiet-buckets": lambda: _transformer(position=BUCKETS, scores="quiet", bias=False),
     **{

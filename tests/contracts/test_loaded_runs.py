@@ -23,7 +23,7 @@ ADAPTIVE = {"kind": "adaptive", "cutoffs": [4, 8], "shrink": 2}
 GPT = {"kind": "gpt", "width": 24, "depth": 2, "heads": 3, "context": 256}
 WRITERS = {
     "ngram": {"kind": "ngram", "order": 3},
-    "mlp": {"kind": "mlp", "window": 4, "width": 12, "hidden": 20},
+    "mlp": {"kind": "mlp", "window": 4, "width": 12, "hidden_width": 20},
     "lstm": {"kind": "recurrent", "cell": "lstm", "width": 20, "depth": 2},
     "gru-untied": {"kind": "recurrent", "cell": "gru", "width": 20, "output": UNTIED},
     "elman": {"kind": "recurrent", "cell": {"kind": "elman", "activation": "tanh"}, "width": 20},

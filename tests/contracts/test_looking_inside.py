@@ -26,7 +26,7 @@ from seqlab.nn.dropout import VariationalDropout
 from seqlab.nn.interventions import Replace, Scale, Set, intervene
 from seqlab.nn.recording import record
 from seqlab.recipe import Recipe, part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 WRITERS, READERS = shipped_models.BUILDERS, shipped_translators.BUILDERS
 EVERY = [*(("writes", name) for name in WRITERS), *(("translates", name) for name in READERS)]
@@ -162,7 +162,7 @@ TASKS = {
     "tags, characters": (tagging, {"model": CHARACTERS}),
     "trees": (trees, {}),
     "trees, LSTM": (trees, {"model": {"kind": "tree-encoder", "width": 6, "cell": "tree-lstm"}}),
-    "forecasts, dense": (forecasting, {"model": {"kind": "series-dense", "hidden": [5]}}),
+    "forecasts, dense": (forecasting, {"model": {"kind": "series-dense", "hidden_widths": [5]}}),
     "forecasts, linear": (forecasting, {"model": "series-linear"}),
     "forecasts, recurrent": (forecasting, {"model": {"kind": "series-recurrent", "cell": "gru", "width": 5}}),
     "forecasts, transformer": (forecasting, {"model": {"kind": "series-transformer", "width": 8, "heads": 2}}),
@@ -228,14 +228,14 @@ def test_what_is_noted_says_what_it_is():
     with torch.no_grad(), record(model) as tape:
         forward(model, "translates")
     assert tape["decoder.blocks.1.attend"]["weights"][0].shape == (6, 3, 9, 9)
-    assert tape["decoder.blocks.1.look"]["weights"][0].shape == (6, 3, 9, 20)
-    assert tape["decoder.blocks.1.look"]["heads"][0].shape == (6, 3, 9, 8)
+    assert tape["decoder.blocks.1.cross_attend"]["weights"][0].shape == (6, 3, 9, 20)
+    assert tape["decoder.blocks.1.cross_attend"]["heads"][0].shape == (6, 3, 9, 8)
     assert tape["encoder.blocks.0"]["output"][0].shape == (6, 20, 24)
     assert tape["decoder.blocks.0.feed"]["hidden"][0].shape == (6, 9, 96)
     x = tape["decoder"]["embedded"][0]
     for number in range(2):
         block = tape[f"decoder.blocks.{number}"]
-        x = x + sum(tape[f"decoder.blocks.{number}.{part}"]["output"][0] for part in ("attend", "look", "feed"))
+        x = x + sum(tape[f"decoder.blocks.{number}.{part}"]["output"][0] for part in ("attend", "cross_attend", "feed"))
         close(block["output"][0], x)
     model = exact("translates", "v3")
     with torch.no_grad(), record(model, "encoder.layers.0.back", ("decoder.attention", "weights")) as tape:
@@ -357,16 +357,16 @@ def test_packed_models_are_changed_as_plain_ones(kind, name):
 @torch.no_grad()
 def test_uniform_weights_find_the_mean():
     model = exact("translates", "transformer")
-    look = model.decoder.blocks[0].look
+    cross_attend = model.decoder.blocks[0].cross_attend
     real = SOURCE["mask"][:, None, None].double()
-    mean = {("decoder.blocks.0.look", "weights"): Set(real / real.sum(-1, keepdim=True))}
-    with record(model, "decoder.blocks.0.look", "encoder.blocks.1") as tape, intervene(model, mean):
+    mean = {("decoder.blocks.0.cross_attend", "weights"): Set(real / real.sum(-1, keepdim=True))}
+    with record(model, "decoder.blocks.0.cross_attend", "encoder.blocks.1") as tape, intervene(model, mean):
         forward(model, "translates")
     states = model.encoder.norm(tape["encoder.blocks.1"]["output"][0])
-    values = look.key_value(states).chunk(2, -1)[1]
+    values = cross_attend.key_value(states).chunk(2, -1)[1]
     means = (values * SOURCE["mask"][..., None]).sum(1) / SOURCE["mask"].sum(1, keepdim=True)
-    found = tape["decoder.blocks.0.look"]["output"][0]
-    close(found, look.output(means)[:, None].expand_as(found))
+    found = tape["decoder.blocks.0.cross_attend"]["output"][0]
+    close(found, cross_attend.output(means)[:, None].expand_as(found))
 
 
 @torch.no_grad()
@@ -387,7 +387,7 @@ def test_uniform_weights_of_a_recurrent_translator_are_uniform_attention():
 def test_a_state_is_replaced_at_a_step_as_by_hand(cell, back):
     """In a recurrence of two layers; and gradients flow through the change."""
     torch.manual_seed(2)
-    settings = Tree({"kind": "recurrent-encoder", "width": 4, "cell": cell, "both_ways": back, "depth": 2})
+    settings = RecipeTree({"kind": "recurrent-encoder", "width": 4, "cell": cell, "both_ways": back, "depth": 2})
     model = registry.find("model", "recurrent-encoder")(part_settings("model", settings), VOCAB).double()
     recurrent, x = model.recurrent, torch.randn(3, 6, 4).double()
     path, net = ("recurrent.back.0", recurrent.back[0]) if back else ("recurrent.layers.0", recurrent.layers[0])

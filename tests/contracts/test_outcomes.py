@@ -17,7 +17,7 @@ from tolerance import SMALL_NET, rounding
 import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
-from seqlab.inspection.errors import calibration, report
+from seqlab.inspection.error_report import calibration, report
 from seqlab.nn.crf import CRF
 from seqlab.objectives.tags import EachAlone
 from seqlab.recipe import Recipe

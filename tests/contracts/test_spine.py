@@ -20,7 +20,7 @@ from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
 from seqlab.errors import SeqlabError
 from seqlab.registry import find
-from seqlab.run import use_code
+from seqlab.runs.run import use_code
 from seqlab.training.trainer import Silence
 
 SPINE = Path(__file__).parent / "spine"

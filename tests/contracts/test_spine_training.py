@@ -16,7 +16,7 @@ import torch
 import yaml
 
 import seqlab
-from seqlab.run import use_code
+from seqlab.runs.run import use_code
 
 SPINE = Path(__file__).parent / "spine"
 WORDS = [f"w{number}" for number in range(12)]

@@ -6,7 +6,7 @@ from shipped_models import learnable
 from shipped_translators import BUILDERS, LABELS, VOCAB, assert_same, build, exact, row_of, shipped, some_sources
 from tolerance import SMALL_NET, close, rounding
 
-from seqlab.decoding.alignment import looked_at, source_weights
+from seqlab.decoding.alignment import attention_to_source, source_weights
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.compiled import library
 from seqlab.decoding.generate import generate
@@ -167,7 +167,7 @@ def test_a_penalty_for_what_was_not_looked_at(name):
         return
     for row, found in enumerate(beam_search(model, [[0]] * 6, beam, 8, STOP, SOURCE)):
         for one in found:
-            weights = looked_at(shipped(name), row_of(SOURCE, row), one.tokens, 0)
+            weights = attention_to_source(shipped(name), row_of(SOURCE, row), one.tokens, 0)
             missed = weights.sum(0).clamp(1e-9, 1).log().sum().item()
             plain = one.log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
             # every logarithm is wrong by as much as a weight is in proportion, which is that of scores of size 20

@@ -33,7 +33,7 @@ from seqlab.nn.norms import norm_of
 from seqlab.nn.recording import record
 from seqlab.nn.recurrent import Arrangement, Recurrent
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 needs_kernels = pytest.mark.skipif(compiled.library() is None, reason="there is no C++ compiler with OpenMP here")
 
@@ -98,7 +98,7 @@ BLOCKS = {
     "grouped heads": {"heads": 6, "key_heads": 2},
     "all heads in one group": {"heads": 6, "key_heads": 1},
     "wide heads": {"heads": 6, "head_width": 10},
-    "gated": {"gated": True, "hidden": 37},
+    "gated": {"gated": True, "hidden_width": 37},
     "no biases": {"bias": False},
     "Llama": {"position": "rotary", "norm": "rms", "heads": 6, "key_heads": 2, "gated": True, "bias": False},
 }
@@ -120,7 +120,7 @@ def test_single_positions_equal_the_unpacked_model(width, heads):
 def agrees(shape):
     """The block's own kernel, for rows of different lengths, against the parts of torch."""
     torch.manual_seed(0)
-    plain = GPT(part_settings("model", Tree({"kind": "gpt", "depth": 2, "context": 80, **shape})), 50).eval()
+    plain = GPT(part_settings("model", RecipeTree({"kind": "gpt", "depth": 2, "context": 80, **shape})), 50).eval()
     with torch.no_grad():
         for weight in plain.parameters():
             weight.add_(torch.randn_like(weight) * 0.1)
@@ -144,22 +144,22 @@ def test_attention_to_sources_equals_the_library_and_shows_its_weights(width, he
     """Rows of several lengths, in any order and number for a source."""
     torch.manual_seed(0)
     plain = CrossAttention(width, heads, key_heads=key_heads, source_width=20).eval()
-    twin = packed(nn.ModuleDict({"look": plain}))["look"]
+    twin = packed(nn.ModuleDict({"cross_attend": plain}))["cross_attend"]
     assert type(twin) is CompiledCrossAttention
     owner, real = torch.tensor([1, 0, 2, 1]), torch.arange(19) < torch.tensor([19, 1, 7])[:, None]
     states, x = torch.randn(3, 19, 20), torch.randn(4, 2, width)
     with torch.inference_mode():
         found = []
-        for look, dtype in (
+        for cross_attend, dtype in (
             (twin, torch.float32),
             (plain, torch.float32),
             (copy.deepcopy(plain).double(), torch.double),
         ):
-            keys, values = (one.contiguous() for one in look.read(states.to(dtype)))
+            keys, values = (one.contiguous() for one in cross_attend.read(states.to(dtype)))
             source = Source(keys, values, real, owner)
-            unseen = look(x.to(dtype), source)
-            with record(look, *(("", name) for name in places)) as tape:
-                assert torch.equal(look(x.to(dtype), source), unseen)
+            unseen = cross_attend(x.to(dtype), source)
+            with record(cross_attend, *(("", name) for name in places)) as tape:
+                assert torch.equal(cross_attend(x.to(dtype), source), unseen)
             found.append([unseen, *(tape[""][name][0] for name in places)])
     for each in zip(*found, strict=True):
         no_worse(*each)
@@ -183,8 +183,8 @@ class OwnAttention(SelfAttention):
 
 
 class OwnFeed(FeedForward):
-    def __init__(self, width, hidden, sparse):
-        super().__init__(width, hidden)
+    def __init__(self, input_width, width, sparse):
+        super().__init__(input_width, width)
 
 
 class OwnBlock(Block):
@@ -305,8 +305,8 @@ class Gated(Cell):
 class WithAPart(Cell):
     """Another one, whose sigmoid is a part of its own."""
 
-    def __init__(self, width, hidden):
-        super().__init__(width, hidden)
+    def __init__(self, input_width, width):
+        super().__init__(input_width, width)
         self.sigmoid = torch.nn.Sigmoid()
 
     def step(self, inputs, state):

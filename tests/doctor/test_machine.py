@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seqlab.build import choose_device
-from seqlab.data.cache import cache_folder
+from seqlab.data.storage.cache import cache_folder
 from seqlab.decoding.compiled import library
 from seqlab.doctor import machine
 from seqlab.errors import RecipeError

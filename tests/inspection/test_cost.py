@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from seqlab import registry
-from seqlab.data.batches import Batch, Examples, padded
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples, padded
+from seqlab.data.batching.order import Indices
+from seqlab.data.batching.sequences import Windows
 from seqlab.data.randomness import Key
-from seqlab.data.sequences import Windows
 from seqlab.inspection.cost import operations, training_operations
 from seqlab.nn import output
 from seqlab.objectives.next_token import NextToken
 from seqlab.recipe import TrainingSettings, part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 B, T, N, V = 3, 7, 5, 50
 ROUND = 2 * 3
@@ -29,7 +29,7 @@ ROUND = 2 * 3
 
 def objective(kind: str, **settings) -> NextToken:
     torch.manual_seed(0)
-    model = registry.find("model", kind)(part_settings("model", Tree({"kind": kind, **settings})), V)
+    model = registry.find("model", kind)(part_settings("model", RecipeTree({"kind": kind, **settings})), V)
     return NextToken(NextToken.Settings(kind="next-token"), model)
 
 
@@ -68,7 +68,7 @@ def test_transformer(dropout: float):
     reads = B * N * (4 * width**2 + 2 * N * width + feed)
     looks = B * (N * 2 * width**2 + T * (2 * width**2 + 2 * N * width))
     writes = B * T * (4 * width**2 + 2 * T * width + feed)
-    model = objective("transformer", width=width, hidden=hidden, depth=blocks, heads=3, dropout=dropout)
+    model = objective("transformer", width=width, hidden_width=hidden, depth=blocks, heads=3, dropout=dropout)
     assert operations(model, pairs()) == ROUND * (blocks * (reads + looks + writes) + B * T * width * V)
 
 

@@ -5,8 +5,8 @@ import warnings
 import torch
 
 from seqlab.inspection import figures
+from seqlab.inspection.attention_and_beam import BeamTree, Branch, history
 from seqlab.inspection.gradients import Health
-from seqlab.inspection.translation import Branch, Tree, history
 
 
 def test_dollars_and_letters_without_a_font_are_drawn(tmp_path):
@@ -14,7 +14,7 @@ def test_dollars_and_letters_without_a_font_are_drawn(tmp_path):
         warnings.simplefilter("error")
         odd = ["$$", "$_$", "年", "\U0001f9ff"]
         figures.attention_history(history(torch.eye(4), odd, odd), tmp_path / "attention.png")
-        figures.search_tree(Tree([], [Branch([1], [], "$_$", -1.0, "kept")]), tmp_path / "tree.png")
+        figures.search_tree(BeamTree([], [Branch([1], [], "$_$", -1.0, "kept")]), tmp_path / "tree.png")
     assert (tmp_path / "attention.png").stat().st_size > 1000
 
 

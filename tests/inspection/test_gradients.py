@@ -7,7 +7,7 @@ import torch
 from tolerance import close
 from torch import nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.inspection.gradients import gradients_through_time, health, losses_at_the_ends, matrices
 from seqlab.inspection.surface import surface
 from seqlab.models.forecasters import SeriesRecurrent

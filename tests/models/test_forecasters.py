@@ -40,7 +40,7 @@ def test_weights_start_as_they_do_in_keras():
     """Glorot's range for the inputs of each layer, orthogonal recurrent matrices, biases at zero."""
     model = built("series-recurrent", cell="elman", width=20, depth=2, start="glorot")
     for cell in model.recurrent.layers:
-        limit = (6 / (cell.width + 20)) ** 0.5
+        limit = (6 / (cell.input_width + 20)) ** 0.5
         assert 0.7 * limit < cell.input.weight.abs().max() <= limit
         close(cell.recurrent.weight @ cell.recurrent.weight.T, torch.eye(20))
         assert cell.input.bias.abs().max() == 0
@@ -84,7 +84,7 @@ def test_deep_nets_are_their_equations(head):
 
 MANY = {"window": 6, "inputs": 3, "outputs": 2, "horizon": 4}
 MODELS = {
-    "dense": ("series-dense", {"hidden": [5]}),
+    "dense": ("series-dense", {"hidden_widths": [5]}),
     "linear": ("series-linear", {}),
     "lstm": ("series-recurrent", {"cell": "lstm", "width": 7, "depth": 2}),
     "transformer": ("series-transformer", {"width": 8, "heads": 2}),

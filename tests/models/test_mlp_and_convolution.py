@@ -26,7 +26,7 @@ def test_one_hot_inputs_are_one_hot_vectors():
 
 def test_embedded_windows_by_hand():
     torch.manual_seed(0)
-    model = MLP(MLP.Settings(kind="mlp", window=3, width=4, hidden=6), VOCAB).eval()
+    model = MLP(MLP.Settings(kind="mlp", window=3, width=4, hidden_width=6), VOCAB).eval()
     tokens = torch.tensor([[5, 2, 7, 1]])
     states = model(tokens).states
     e = model.embedding.weight
@@ -38,7 +38,7 @@ def test_embedded_windows_by_hand():
 
 @pytest.mark.parametrize("far", [3, 8])
 def test_the_window_is_all_that_it_sees(far):
-    model = MLP(MLP.Settings(kind="mlp", window=far, width=4, hidden=6), VOCAB).eval()
+    model = MLP(MLP.Settings(kind="mlp", window=far, width=4, hidden_width=6), VOCAB).eval()
     tokens = torch.randint(VOCAB, (1, 12), generator=torch.Generator().manual_seed(1))
     changed = tokens.clone()
     changed[0, 11 - far] = (changed[0, 11 - far] + 1) % VOCAB
@@ -47,22 +47,22 @@ def test_the_window_is_all_that_it_sees(far):
     assert not torch.equal(model(tokens).states[0, -1], model(changed).states[0, -1])
 
 
-@pytest.mark.parametrize(("taps", "dilation"), [(2, 1), (3, 1), (3, 4), (4, 2)])
-def test_convolution_equals_the_library(taps, dilation):
+@pytest.mark.parametrize(("kernel_size", "dilation"), [(2, 1), (3, 1), (3, 4), (4, 2)])
+def test_convolution_equals_the_library(kernel_size, dilation):
     torch.manual_seed(0)
-    ours, theirs = CausalConvolution(5, 7, taps, dilation), nn.Conv1d(5, 7, taps, dilation=dilation)
+    ours, theirs = CausalConvolution(5, 7, kernel_size, dilation), nn.Conv1d(5, 7, kernel_size, dilation=dilation)
     with torch.no_grad():
-        theirs.weight.copy_(ours.linear.weight.unflatten(1, (taps, 5)).permute(0, 2, 1))
+        theirs.weight.copy_(ours.linear.weight.unflatten(1, (kernel_size, 5)).permute(0, 2, 1))
         theirs.bias.copy_(ours.linear.bias)
     x = torch.randn(3, 20, 5)
-    expected = theirs(F.pad(x.mT, [(taps - 1) * dilation, 0])).mT
+    expected = theirs(F.pad(x.mT, [(kernel_size - 1) * dilation, 0])).mT
     close(ours(x)[0], expected)
 
 
 @pytest.mark.parametrize(("growth", "field"), [(1, 9), (2, 31)])
 def test_receptive_field(growth, field):
-    """Contiguous taps: 1 + depth (taps − 1); dilated ones: 1 + (2^depth − 1)(taps − 1)."""
-    settings = {"width": 6, "depth": 4, "taps": 3, "growth": growth}
+    """Contiguous kernels: 1 + depth (K − 1); dilated ones: 1 + (2^depth − 1)(K − 1)."""
+    settings = {"width": 6, "depth": 4, "kernel_size": 3, "growth": growth}
     model = ConvolutionalLanguageModel(
         ConvolutionalLanguageModel.Settings(kind="convolutional", **settings), VOCAB
     ).double()

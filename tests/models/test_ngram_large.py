@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerance import rounding
 
-from seqlab.data.scratch import Scratch
+from seqlab.data.storage.scratch import Scratch
 from seqlab.errors import DataError
 from seqlab.models import ngram_counting
 from seqlab.models.ngram import NGram
@@ -140,7 +140,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
     def full(self, values):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqlab.data.scratch.Column.append", full)
+    monkeypatch.setattr("seqlab.data.storage.scratch.ScratchColumn.append", full)
     with pytest.raises(DataError, match=r"counts: cannot count on disk \(No space left on device\)"):
         NGram(NGram.Settings(memory="1MB"), 40).fit(zipf_text(9000), tmp_path / "counts")
     assert list(tmp_path.iterdir()) == []

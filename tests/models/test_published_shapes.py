@@ -78,6 +78,6 @@ def test_they_train_where_they_are_made_small(name, tmp_path):
     recipe = Recipe.load(name)
     small = {"data.train": "reverse:4:1000", "model.width": 16, "model.depth": 2, "training.steps": 2}
     if recipe.model.kind == "transformer":
-        small |= {"model.hidden": 32, "model.heads": 2}
+        small |= {"model.hidden_width": 32, "model.heads": 2}
     run = seqlab.train(recipe, {**small, "training.batch_size": 32}, out=tmp_path / "run")
     assert run.evaluate(metrics=["bleu"])["loss"] < 10

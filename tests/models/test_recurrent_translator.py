@@ -4,7 +4,7 @@ import torch
 
 from seqlab.models.recurrent_translator import RecurrentTranslator
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 
 def test_at_first_deep_states_differ_from_position_to_position_as_shallow_ones_do():
@@ -13,7 +13,7 @@ def test_at_first_deep_states_differ_from_position_to_position_as_shallow_ones_d
     def differences(depth, connections="plain"):
         torch.manual_seed(0)
         settings = {"kind": "recurrent-translator", "cell": "lstm", "width": 64, "depth": depth, "both_ways": "first"}
-        model = RecurrentTranslator(part_settings("model", Tree({**settings, "connections": connections})), 100)
+        model = RecurrentTranslator(part_settings("model", RecipeTree({**settings, "connections": connections})), 100)
         tokens = torch.randint(1, 100, (16, 12))
         states = model.encoder({"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}).states
         return (states - states.mean(1, keepdim=True)).std().item()

@@ -5,7 +5,7 @@ import torch
 from tolerance import close
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.gpt import GPT
 from seqlab.nn import likelihood
 from seqlab.nn.likelihood import slopes, slopes_by_library, softmax_losses

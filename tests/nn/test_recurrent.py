@@ -79,8 +79,8 @@ def test_residual_adds_and_highway_passes_at_first():
 class Own(Cell):
     """A cell as someone else would write it."""
 
-    def __init__(self, width, hidden, act):
-        super().__init__(width, hidden)
+    def __init__(self, input_width, width, act):
+        super().__init__(input_width, width)
         self.act = act
 
     def step(self, inputs, state):

@@ -5,7 +5,7 @@ import torch
 from tolerance import close
 
 from seqlab.models.recurrent_encoder import RecurrentEncoder
-from seqlab.nn.summary import Attention, ClassHead, Last, summary
+from seqlab.nn.summary import AttentionSummary, ClassHead, LastSummary, summary
 
 KINDS = ["last", "max", "mean", "attention"]
 LENGTHS = [5, 1, 3]
@@ -51,12 +51,12 @@ def test_what_each_one_is(kind, expected, padded):
 
 def test_the_last_state_of_one_direction_is_whole(padded):
     states, mask = padded
-    assert torch.equal(Last()(states, mask)[2], states[2, 2])
+    assert torch.equal(LastSummary()(states, mask)[2], states[2, 2])
 
 
 def test_attention_takes_shares_and_learns_where_to_look(padded):
     states, mask = padded
-    part = Attention(6).double()
+    part = AttentionSummary(6).double()
     shares = part.shares(states, mask)
     close(shares.sum(1), torch.ones(3, dtype=torch.double))
     assert (shares[~mask] == 0).all()
@@ -74,7 +74,7 @@ def test_last_of_both_ways_has_read_all_of_a_text():
 
     def seen(tokens):
         states, real, _ = body({"tokens": tokens, "mask": mask})
-        return Last(2)(states, real)[0].detach()
+        return LastSummary(2)(states, real)[0].detach()
 
     before = seen(tokens)
     for place in range(6):

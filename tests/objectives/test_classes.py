@@ -7,7 +7,7 @@ import torch
 from tolerance import rounding
 from torch import nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.summary import ClassHead, summary

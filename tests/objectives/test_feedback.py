@@ -5,7 +5,7 @@ import torch
 from tolerance import close
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.objectives.feedback import FedBackTags
 from seqlab.objectives.tags import TagScores

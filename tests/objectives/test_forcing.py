@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.gpt import GPT
 from seqlab.models.recurrent_translator import RecurrentTranslator
 from seqlab.models.rnn import RecurrentLanguageModel

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.forecasters import Forecaster
 from seqlab.objectives.forecast import Forecast
 from seqlab.recipe import PartSettings

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tolerance import close
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.rnn import RecurrentLanguageModel
 from seqlab.objectives.next_token import NextToken, norm_changes
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from tolerance import close
 from torch import nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.objectives.tags import Tags, TagScores

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from seqlab.data.readers import read
+from seqlab.data.reading.readers import read
 from seqlab.objectives.spans import scheme_of, spans
 from seqlab.recipe import DataSettings
 

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from seqlab.decoding.packing import packed
 from seqlab.models.gpt import GPT
-from seqlab.nn.positions import Shape, alibi_slopes, bucket, position
+from seqlab.nn.positions import PositionShape, alibi_slopes, bucket, position
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 transformers = pytest.importorskip("transformers", reason="the reference implementation is not installed")
 LlamaRMSNorm = transformers.models.llama.modeling_llama.LlamaRMSNorm
@@ -74,7 +74,7 @@ def llama():
         "depth": DEPTH,
         "heads": HEADS,
         "key_heads": GROUPS,
-        "hidden": HIDDEN,
+        "hidden_width": HIDDEN,
         "context": CONTEXT,
         "position": "rotary",
         "norm": "rms",
@@ -84,7 +84,7 @@ def llama():
         "bias": False,
         "output": {"kind": "softmax", "tied": False, "bias": False},
     }
-    return GPT(part_settings("model", Tree(settings)), VOCAB).eval()
+    return GPT(part_settings("model", RecipeTree(settings)), VOCAB).eval()
 
 
 def tokens(rows, time):
@@ -153,6 +153,6 @@ def test_slopes_are_those_of_bloom(heads):
 
     theirs = build_alibi_tensor(torch.ones(1, 2), heads, torch.float64)  # slope · key
     close(torch.tensor(alibi_slopes(heads), dtype=torch.float64), theirs[:, 0, 1], size=1e3)  # they round to float32
-    settings = part_settings("position", Tree({"kind": "alibi"}))
-    bias = position(settings, Shape(8 * heads, heads, 8)).bias(torch.arange(5), 5, theirs)
+    settings = part_settings("position", RecipeTree({"kind": "alibi"}))
+    bias = position(settings, PositionShape(8 * heads, heads, 8)).bias(torch.arange(5), 5, theirs)
     close(bias[0, :, 4] + 4 * theirs[:, 0, 1, None], theirs[:, 0, 1, None] * torch.arange(5), size=1e3)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab.metrics import Judged, judge
+from seqlab.metrics.bleu import BLEU, ChrF
 from seqlab.metrics.edits import WER
 from seqlab.metrics.meteor import METEOR
 from seqlab.metrics.porter import stem
 from seqlab.metrics.resampling import RESAMPLES, SEED
 from seqlab.metrics.rouge import ROUGE1
-from seqlab.metrics.translation import BLEU, ChrF
 
 PAIRS = 1000
 ROOTS = [

@@ -11,7 +11,7 @@ from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.packing import packed
 from seqlab.models.transformer import Transformer
 from seqlab.recipe import part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 V, D, HEADS, HIDDEN, DEPTH = 61, 32, 4, 48, 3
 SOURCE = torch.randint(1, V, (5, 9), generator=torch.Generator().manual_seed(0))
@@ -23,9 +23,9 @@ are exp of up to 9."""
 
 
 def ours(**settings):
-    shape = {"kind": "transformer", "width": D, "heads": HEADS, "hidden": HIDDEN, "depth": DEPTH}
+    shape = {"kind": "transformer", "width": D, "heads": HEADS, "hidden_width": HIDDEN, "depth": DEPTH}
     torch.manual_seed(2)
-    model = Transformer(part_settings("model", Tree({**shape, **settings})), V)
+    model = Transformer(part_settings("model", RecipeTree({**shape, **settings})), V)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() == 1:
@@ -63,12 +63,12 @@ def fill(theirs, block):
     theirs.norm1.load_state_dict(block.norm_attend.state_dict())
     norms = [theirs.norm2]
     if hasattr(theirs, "multihead_attn"):
-        q, kv = block.look.query, block.look.key_value
+        q, kv = block.cross_attend.query, block.cross_attend.key_value
         joined = nn.Linear(D, 3 * D)
         joined.weight.copy_(torch.cat([q.weight, kv.weight]))
         joined.bias.copy_(torch.cat([q.bias, kv.bias]))
-        copy_attention(theirs.multihead_attn, joined, block.look.output)
-        theirs.norm2.load_state_dict(block.norm_look.state_dict())
+        copy_attention(theirs.multihead_attn, joined, block.cross_attend.output)
+        theirs.norm2.load_state_dict(block.norm_cross_attend.state_dict())
         norms = [theirs.norm3]
     norms[0].load_state_dict(block.norm_feed.state_dict())
     theirs.linear1.load_state_dict(block.feed.expand.state_dict())
@@ -156,10 +156,15 @@ def as_marian(theirs):
                 put_norm(block.norm_attend, f"{at}.self_attn_layer_norm")
                 if side == "decoder":
                     cross = f"{at}.encoder_attn"
-                    put(block.look.query, [f"{cross}.q_proj"], inward=True, outward=False)
-                    put(block.look.key_value, [f"{cross}.{part}_proj" for part in "kv"], inward=True, outward=False)
-                    put(block.look.output, [f"{cross}.out_proj"], inward=False, outward=True)
-                    put_norm(block.norm_look, f"{at}.encoder_attn_layer_norm")
+                    put(block.cross_attend.query, [f"{cross}.q_proj"], inward=True, outward=False)
+                    put(
+                        block.cross_attend.key_value,
+                        [f"{cross}.{part}_proj" for part in "kv"],
+                        inward=True,
+                        outward=False,
+                    )
+                    put(block.cross_attend.output, [f"{cross}.out_proj"], inward=False, outward=True)
+                    put_norm(block.norm_cross_attend, f"{at}.encoder_attn_layer_norm")
                 put(block.feed.expand, [f"{at}.fc1"], inward=True, outward=False)
                 put(block.feed.contract, [f"{at}.fc2"], inward=False, outward=True)
                 put_norm(block.norm_feed, f"{at}.final_layer_norm")

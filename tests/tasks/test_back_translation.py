@@ -6,7 +6,7 @@ import pytest
 from small_translations import recipe, reversals, run_command
 
 import seqlab
-from seqlab.data.readers import read
+from seqlab.data.reading.readers import read
 from seqlab.errors import SeqlabError
 from seqlab.recipe import Recipe
 

@@ -16,9 +16,9 @@ from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
 from seqlab.errors import DataError, RecipeError
-from seqlab.launch import train
 from seqlab.recipe import Recipe
 from seqlab.registry import find
+from seqlab.runs.launch import train
 from seqlab.training.trainer import Silence
 
 WORDS = {"fruit": ["apple", "pear", "plum", "fig"], "tool": ["saw", "drill", "file", "axe"]}

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from tolerance import SMALL_NET, rounding
 
 import seqlab
-from seqlab.checkup import check
 from seqlab.cli import group
+from seqlab.data.batching.series_windows import places
 from seqlab.data.randomness import Key
-from seqlab.data.series_windows import places
 from seqlab.errors import Caution, SeqlabError
 from seqlab.recipe import Recipe
+from seqlab.runs.checkup import check
 from seqlab.tasks.forecasting import Forecasting
 from seqlab.training.manifest import accept
 from seqlab.training.trainer import Silence

@@ -12,10 +12,10 @@ import seqlab
 from seqlab.cli.predict import predict
 from seqlab.data.randomness import Key, mix
 from seqlab.errors import SeqlabError
-from seqlab.launch import create_run
 from seqlab.objectives.spans import spans
 from seqlab.recipe import Recipe
-from seqlab.run import load, restored_task
+from seqlab.runs.launch import create_run
+from seqlab.runs.run import load, restored_task
 from seqlab.tasks.tagging import Tagging
 from seqlab.training.trainer import Silence
 

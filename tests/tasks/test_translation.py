@@ -13,7 +13,7 @@ import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.errors import Caution, SeqlabError
-from seqlab.preparation import prepare
+from seqlab.runs.preparation import prepare
 from seqlab.training.trainer import Silence
 
 
@@ -145,7 +145,7 @@ def test_what_is_typed_and_cannot_be_read_is_said_of_standard_input(reverser):
 
 
 def test_wrong_names_of_metrics_are_said_before_the_work(reverser, monkeypatch):
-    monkeypatch.setattr("seqlab.run.evaluate", None)
+    monkeypatch.setattr("seqlab.runs.run.evaluate", None)
     told = run_command("evaluate", reverser.folder, "--metric", "chrf, BLUE").exception
     assert "unknown metric 'BLUE'" in told.what
     assert "did you mean 'bleu'" in told.hint

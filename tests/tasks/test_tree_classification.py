@@ -6,11 +6,11 @@ import pytest
 from tolerance import SMALL_NET, rounding
 
 import seqlab
-from seqlab.data.phrases import phrases
+from seqlab.data.builtin.phrases import phrases
 from seqlab.errors import DataError, RecipeError
-from seqlab.launch import train
 from seqlab.recipe import Recipe
 from seqlab.registry import find
+from seqlab.runs.launch import train
 from seqlab.training.trainer import Silence
 
 

@@ -12,9 +12,9 @@ import time
 
 import torch._dynamo  # noqa: F401  (an optimizer imports it)
 
-import seqlab.cli.progress  # (likewise what `train` imports)
+import seqlab.cli.display  # (likewise what `train` imports)
 import seqlab.cli.train
-import seqlab.launch  # noqa: F401
+import seqlab.runs.launch  # noqa: F401
 from seqlab import cli, registry
 
 for family, members in registry.FAMILIES.items():

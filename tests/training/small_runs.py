@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from seqlab import preparation
 from seqlab.build import build
-from seqlab.launch import train
 from seqlab.recipe import Recipe
+from seqlab.runs import preparation
+from seqlab.runs.launch import train
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqlab.preparation import PAUSES, SHARE_OF_PAUSES, affordable
+from seqlab.runs.preparation import PAUSES, SHARE_OF_PAUSES, affordable
 
 
 @pytest.mark.parametrize("budget", [1.0, 20.0, 600.0])

@@ -13,8 +13,8 @@ import pytest
 from small_runs import differences, outcome, recipe, saved_steps, step_folder, train_until, write_recipe
 
 from seqlab.errors import Caution, RunError
-from seqlab.launch import train
-from seqlab.run import load
+from seqlab.runs.launch import train
+from seqlab.runs.run import load
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.log import Log, read_log
 from seqlab.training.trainer import Silence

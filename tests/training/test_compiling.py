@@ -12,7 +12,7 @@ from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
 from seqlab.errors import RecipeError
-from seqlab.launch import train
+from seqlab.runs.launch import train
 from seqlab.training.compiling import need_compiler
 from seqlab.training.log import read_log
 

@@ -19,9 +19,9 @@ from test_ranks import start_ranks
 
 import seqlab
 from seqlab.errors import Caution, RunError
-from seqlab.launch import train
-from seqlab.run import load
-from seqlab.training.lock import Lock, Locked
+from seqlab.runs.launch import train
+from seqlab.runs.run import load
+from seqlab.training.lock import Locked, RunLock
 
 SLOW = {"SLOW_FSYNC": "0.01"}
 """Makes a training long enough to be met."""
@@ -132,7 +132,7 @@ def test_a_killed_training_holds_nothing(file: str, whole, server, tmp_path: Pat
 
 def test_ranks_that_are_refused_all_end(file: str, server, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with Lock(run):
+    with RunLock(run):
         children = start_ranks(server, ["train", file, "--out", run])
         assert [child.wait() for child in children] == [2, 2]
     assert is_refusal(children[0].output, os.getpid()), children[0].output
@@ -153,12 +153,12 @@ def test_ranks_agree_on_a_free_name(file: str, server, tmp_path: Path) -> None:
 
 def test_one_holds_it_and_then_another(tmp_path: Path) -> None:
     run = tmp_path / "some/run"
-    with Lock(run):
+    with RunLock(run):
         with pytest.raises(Locked, match=f"process {os.getpid()} on "):
-            Lock(run)
+            RunLock(run)
         assert run.is_dir()
     assert list(tmp_path.iterdir()) == [], "what was made for the lock alone is gone"
-    with Lock(run):
+    with RunLock(run):
         (run / "file").touch()
     assert [path.name for path in run.iterdir()] == ["file"]
 
@@ -197,7 +197,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", full)
         with pytest.raises(RunError, match=r"run: cannot write here \(No space left on device\); .* make room"):
-            Lock(tmp_path / "run")
+            RunLock(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_that_cannot_be_made(out: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"cannot write here .*; choose another --out"):
-        Lock(tmp_path / out)
+        RunLock(tmp_path / out)
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
@@ -213,6 +213,6 @@ def test_resume_of_a_run_that_holds_its_own_lock(tmp_path: Path) -> None:
     """Also in one process: two threads of a program are two trainings."""
     plan = recipe(tmp_path, "streams")
     train_until(plan, tmp_path / "run", 7)
-    with Lock(tmp_path / "run"), pytest.raises(Locked):
+    with RunLock(tmp_path / "run"), pytest.raises(Locked):
         train(plan, out=tmp_path / "run", resume=True)
     train(plan, out=tmp_path / "run", resume=True)

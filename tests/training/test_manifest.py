@@ -12,9 +12,9 @@ from small_runs import Killed, differences, outcome, recipe, saved_steps, step_f
 
 import seqlab
 from seqlab.errors import RunError
-from seqlab.launch import train
 from seqlab.recipe import Recipe
-from seqlab.run import load
+from seqlab.runs.launch import train
+from seqlab.runs.run import load
 from seqlab.training import manifest as manifests
 from seqlab.training.manifest import Manifest, accept
 

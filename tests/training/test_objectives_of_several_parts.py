@@ -12,7 +12,7 @@ from torch import nn
 
 import seqlab
 from seqlab.cli.average import average as average_command
-from seqlab.data.batches import Batch, Examples
+from seqlab.data.batching.batches import Batch, Examples
 from seqlab.objectives.objective import Loss, Mean, Objective
 from seqlab.recipe import Recipe, TrainingSettings
 from seqlab.training.trainer import Trainer

@@ -10,8 +10,8 @@ from tolerance import EPSILON, close
 from torch import nn
 
 from seqlab import registry
-from seqlab.data.batches import Batch
-from seqlab.data.order import Cursor, Sequential
+from seqlab.data.batching.batches import Batch
+from seqlab.data.batching.order import Cursor, Sequential
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import Recipe, TrainingSettings
 from seqlab.training.checkpoint import load_optimizer, optimizer_tensors

@@ -11,9 +11,9 @@ from small_runs import differences, outcome, recipe, saved_steps, train_until, w
 
 import seqlab
 from seqlab.errors import RunError
-from seqlab.launch import train
 from seqlab.recipe import Recipe
-from seqlab.run import load
+from seqlab.runs.launch import train
+from seqlab.runs.run import load
 from seqlab.tasks.language_modelling import LanguageModelling
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Trainer

@@ -16,8 +16,8 @@ import torch
 from small_runs import READINGS, differences, exactly, last_step, outcome, recipe, saved_steps, until, write_recipe
 from tolerance import no_worse, rounding
 
-from seqlab.launch import train
 from seqlab.recipe import Recipe
+from seqlab.runs.launch import train
 from seqlab.training.log import read_log
 
 NO_DROPOUT = {"dropout": 0.0}  # ranks and pieces have dropout of their own

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_runs import differences, last_step, outcome, recipe, saved_steps, until, write_recipe, write_text
 
-from seqlab.launch import train
+from seqlab.runs.launch import train
 
 
 @pytest.fixture

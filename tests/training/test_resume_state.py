@@ -20,10 +20,10 @@ from small_runs import (
 
 from seqlab.build import choose_device
 from seqlab.errors import RunError
-from seqlab.launch import prepare, train
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Loss
 from seqlab.recipe import Recipe
+from seqlab.runs.launch import prepare, train
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.trainer import Silence
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import seqlab
-from seqlab.data.order import BEGINNING
+from seqlab.data.batching.order import BEGINNING
 from seqlab.data.randomness import Key
 from seqlab.errors import RecipeError
 from seqlab.recipe import Recipe

@@ -10,7 +10,7 @@ from small_runs import differences, outcome, recipe, train_until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seqlab.errors import RecipeError
-from seqlab.launch import train
+from seqlab.runs.launch import train
 from seqlab.training.log import read_log
 
 

@@ -18,13 +18,13 @@ def accept(run: str, as_json: bool) -> None:
     """
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
-    from seqlab.training.lock import Lock
+    from seqlab.training.lock import RunLock
     from seqlab.training.manifest import accept as accepted
 
     folder = Path(run)
     if not folder.is_dir():
         raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
-    with Lock(folder):
+    with RunLock(folder):
         found = accepted(folder)
     if as_json:
         echo_json({"run": run, "accepted": found})

@@ -21,8 +21,8 @@ def average(run: str, out: str, last: int, device: str, code: str | None, as_jso
 
     A run keeps as many checkpoints as its training.keep says, one at every training.checkpoint_every steps.
     """
-    from seqlab.averaging import average as averaged
     from seqlab.cli.streams import echo_json
+    from seqlab.runs.averaging import average as averaged
     from seqlab.training.log import read_log
 
     made = averaged(run, out, last=last, code=code, device=device)

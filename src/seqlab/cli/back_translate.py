@@ -42,10 +42,10 @@ def back_translate(
         raise click.UsageError("--beam searches and --temperature draws: leave one of them out")
     if temperature is not None and not math.isfinite(temperature):
         raise click.UsageError(f"--temperature {temperature} is not a finite number")
-    from seqlab.back_translation import back_translate as made_by
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, given_or_typed
-    from seqlab.run import load
+    from seqlab.runs.back_translation import back_translate as made_by
+    from seqlab.runs.run import load
 
     loaded = load(run, code=code, device=device)
     choose = None if temperature is None else loaded.choose(seed, temperature)

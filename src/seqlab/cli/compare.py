@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from seqlab.comparison import Result
     from seqlab.metrics.lengths import Bin
     from seqlab.recipe import Recipe
+    from seqlab.runs.comparison import Result
 
 
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
@@ -28,15 +28,15 @@ def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: s
 
     KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
     """
-    from seqlab.cli.progress import Bar
-    from seqlab.comparison import compare as run_all
+    from seqlab.cli.display import Bar
+    from seqlab.runs.comparison import compare as run_all
 
     check_budget(budget)
     overrides = [one for one in recipes if "=" in one]
     if len(overrides) == len(recipes):
         raise click.UsageError("name at least one RECIPE, such as lm/gpt")
     if code is not None:
-        from seqlab.run import use_code
+        from seqlab.runs.run import use_code
 
         use_code(code)
     loaded = [_loaded(one, overrides) for one in recipes if "=" not in one]
@@ -69,7 +69,7 @@ def _loaded(name: str, overrides: list[str]) -> Recipe:
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
     """The table, quality by source length where texts are written, what speaks against them, and the plots."""
-    from seqlab.comparison import by_length, cautions, rows, unit
+    from seqlab.runs.comparison import by_length, cautions, rows, unit
 
     bins = by_length(results)
     plots = {"plot": str(draw(results, out / "curves.png"))}
@@ -96,7 +96,7 @@ def report(results: list[Result], out: Path, as_json: bool) -> None:
 
 
 def _columns(results: list[Result]) -> dict[str, list[object]]:
-    from seqlab.comparison import rows, unit
+    from seqlab.runs.comparison import rows, unit
 
     several = len({one.seed for one in results}) > 1
     found, by = rows(results), unit(results)
@@ -132,8 +132,8 @@ def _flop(count: float) -> str:
 
 
 def draw(results: list[Result], path: Path) -> Path:
-    from seqlab.comparison import predicted
     from seqlab.inspection.figures import curves
+    from seqlab.runs.comparison import predicted
 
     by = predicted(results)
     lines: dict[str, list[list[tuple[float, float]]]] = {}

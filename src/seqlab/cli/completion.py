@@ -34,12 +34,12 @@ def recipe_keys(context: click.Context, parameter: click.Parameter, typed: str) 
     """`key=` for the keys of the recipe that was named, with what each means; values where there are few."""
     from seqlab.errors import SeqlabError
     from seqlab.recipe import Recipe
-    from seqlab.recipe_keys import SECTIONS, Key, keys_in, section_keys
+    from seqlab.recipe_keys import SECTIONS, RecipeKey, keys_in, section_keys
 
     section = typed.partition(".")[0]
     try:
         if section in SECTIONS:  # without importing a model, which takes a second
-            keys: list[Key] = section_keys(section)
+            keys: list[RecipeKey] = section_keys(section)
         else:
             keys = [key for key, _ in keys_in(Recipe.load(context.params.get("recipe") or "lm/gpt"))]
     except (SeqlabError, OSError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from seqlab.data.checks import Finding
+    from seqlab.data.checks.file_checks import Finding
 
 
 @click.group(invoke_without_command=True, epilog="Example: seqlab data check train.txt --valid valid.txt")
@@ -51,7 +51,7 @@ def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: i
     and .npy files parsed, and words in columns (CoNLL) compared by sentence. The exit code is 1 when there are
     faults, and 0 when there are none or only notes, such as empty lines.
     """
-    from seqlab.data.doctor import examine
+    from seqlab.data.checks.report import examine
 
     findings = examine(files, valid, max_line, keep, format)
     faults = sum(finding.count for finding in findings if finding.fault)
@@ -113,8 +113,8 @@ def cache(clear: str | None, as_json: bool) -> None:
 
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
-    from seqlab.data.cache import cache_folder, cache_limit, entries
     from seqlab.data.progress import readable_size as size
+    from seqlab.data.storage.cache import cache_folder, cache_limit, entries
 
     now, limit, age = time.time(), cache_limit(), None if clear is None else _age(clear)
     removed = [one for one in entries() if age is not None and now - one.used >= age and one.remove()]

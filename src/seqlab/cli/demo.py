@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from seqlab.comparison import Result
+    from seqlab.runs.comparison import Result
 
 RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 
@@ -23,9 +23,9 @@ def demo(budget: str, out: str, as_json: bool) -> None:
     The table and the plot show which predicts held-out text best, and what the mixture of the three adds.
     """
     from seqlab.cli.compare import check_budget, report
-    from seqlab.cli.progress import Bar
-    from seqlab.comparison import compare, mixed
-    from seqlab.run import load
+    from seqlab.cli.display import Bar
+    from seqlab.runs.comparison import compare, mixed
+    from seqlab.runs.run import load
 
     check_budget(budget)
     folder = _free(Path(out))
@@ -50,8 +50,8 @@ def demo(budget: str, out: str, as_json: bool) -> None:
 
 def _explain(parts: list[Result], mixture: Result) -> None:
     """What the mixture is made of, and why it is ahead if it is."""
-    from seqlab.comparison import predicted
-    from seqlab.run import load
+    from seqlab.runs.comparison import predicted
+    from seqlab.runs.run import load
 
     (entry,) = load(mixture.folder).log
     weights = ", ".join(f"{part.name} {weight:.0%}" for part, weight in zip(parts, entry["weights"], strict=True))

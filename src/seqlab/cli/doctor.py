@@ -33,7 +33,7 @@ def doctor(device: str, test: bool, code: str | None, as_json: bool) -> None:
 
     chosen = choose_device(device)
     if code is not None:
-        from seqlab.run import use_code
+        from seqlab.runs.run import use_code
 
         use_code(code)
     found: dict[str, Any] = report(chosen)

@@ -66,12 +66,13 @@ def evaluate(
     KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
     or data.documents=line.
     """
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
-    from seqlab.inspection.errors import report as error_report
+    from seqlab.inspection.error_report import report as error_report
     from seqlab.metrics.judging import metrics_of
-    from seqlab.run import load
+    from seqlab.runs.run import load
+    from seqlab.tasks.abilities import Writes
 
     others, reading = settings_among(settings)
     if others:
@@ -81,14 +82,15 @@ def evaluate(
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded.changed(reading) if reading else loaded
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
-    if by_length and not loaded.task.writes:
+    judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
+    if by_length and judges is None:
         raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
     if out is not None and not errors:
         raise click.UsageError("--out names the picture of --errors: add it")
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
     if metrics is not None:
         metrics_of(metrics)  # a name that is none is better said now than after the work
-    if by_length and not (loaded.task.judges if metrics is None else metrics):
+    if by_length and not (judges if metrics is None else metrics):
         raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):

@@ -45,7 +45,8 @@ def generate(
     For a translator the prompt is the source, and only what it writes is printed.
     """
     from seqlab.cli.streams import note_unknown
-    from seqlab.run import load
+    from seqlab.runs.run import load
+    from seqlab.tasks.abilities import Writes
 
     if beam is not None and any(option is not None for option in (temperature, top_k, top_p)):
         raise click.UsageError("--beam searches and does not sample: leave out --temperature, --top-k and --top-p")
@@ -54,7 +55,7 @@ def generate(
             raise click.UsageError(f"{name} {value} is not a finite number")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     unknown = loaded.unknown([prompt])[0]
-    begins = "" if loaded.task.writes else prompt
+    begins = "" if isinstance(loaded.task, Writes) else prompt
     if beam is not None:
         from seqlab.decoding.beam import Beam
 

@@ -11,8 +11,8 @@ import click
 from seqlab.cli.options import checkpoint, device, picture
 
 if TYPE_CHECKING:
-    from seqlab.data.batches import Batch
-    from seqlab.run import Run
+    from seqlab.data.batching.batches import Batch
+    from seqlab.runs.run import Run
 
 
 @click.group(epilog="Example: seqlab inspect gradients runs/mine --out gradients.png")
@@ -56,10 +56,11 @@ def gradients(
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health
     from seqlab.models.language_model import LanguageModel
+    from seqlab.tasks.abilities import Writes
 
     loaded = _loaded(run, checkpoint, code, device)
     language = isinstance(loaded.objective.body, LanguageModel)
-    streams = language and not loaded.task.writes
+    streams = language and not isinstance(loaded.task, Writes)
     found = health(loaded.objective, _windows(loaded, rows, length) if streams else _batch(loaded, rows), length)
     if as_json:
         echo_json(asdict(found))
@@ -105,7 +106,7 @@ def surface(
     as_json: bool,
 ) -> None:
     """The loss of RUN along two directions from its weights: down the gradient, and across."""
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.surface import surface as look
 
@@ -150,14 +151,14 @@ def attention(
 ) -> None:
     """What RUN looks at while it writes: a matrix of target tokens by source tokens."""
     from seqlab.cli.streams import echo_json
-    from seqlab.decoding.alignment import looked_at
-    from seqlab.inspection.translation import history
+    from seqlab.decoding.alignment import attention_to_source
+    from seqlab.inspection.attention_and_beam import history
 
     loaded = _writer(run, checkpoint, code, device)
     task, model = loaded.task, loaded.model
     source = _source(loaded, row, text)
     ((best, *_),) = task.searched(loaded.decoder, source)
-    weights = looked_at(model, source, best.tokens, task.tokenizer.end_id)
+    weights = attention_to_source(model, source, best.tokens, task.tokenizer.end_id)
     read = task.sources.pieces(source["tokens"][0].tolist())
     found = history(weights, read, task.sources.pieces(best.tokens))
     if as_json:
@@ -190,16 +191,16 @@ def beam(
 ) -> None:
     """The tree that a search for the best answer of RUN looks at, with every log-probability."""
     from seqlab.cli.streams import echo_json
-    from seqlab.decoding.beam import Node
-    from seqlab.inspection.translation import Tree, branches, described
+    from seqlab.decoding.beam import BeamNode
+    from seqlab.inspection.attention_and_beam import BeamTree, branches, described
 
     loaded = _writer(run, checkpoint, code, device)
     hypotheses = width or loaded.recipe.decoding.beam or 1
     loaded = loaded.changed({"decoding.beam": hypotheses, "decoding.best": hypotheses})
     task: Any = loaded.task
-    nodes: list[Node] = []
+    nodes: list[BeamNode] = []
     (found,) = task.searched(loaded.decoder, _source(loaded, row, text), nodes.append)
-    tree = Tree(described(found, task.tokenizer), branches(nodes, task.sources.pieces))
+    tree = BeamTree(described(found, task.tokenizer), branches(nodes, task.sources.pieces))
     if as_json:
         echo_json(asdict(tree))
     else:
@@ -213,10 +214,11 @@ def beam(
 def _writer(run: str, checkpoint: int | str, code: str | None, device: str) -> Any:
     """A run that answers with texts."""
     from seqlab.errors import RunError
-    from seqlab.run import load
+    from seqlab.runs.run import load
+    from seqlab.tasks.abilities import Writes
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
-    if not loaded.task.writes:
+    if not isinstance(loaded.task, Writes):
         raise RunError("does not translate", where=str(loaded.folder), hint="give a run of translation/gnmt-v3, say")
     return loaded
 
@@ -239,7 +241,7 @@ def _source(run: Any, row: int, text: str | None) -> Any:
 def _loaded(run: str, checkpoint: int | str, code: str | None, device: str) -> Run:
     from seqlab.errors import RunError
     from seqlab.inspection.gradients import cells_over_time
-    from seqlab.run import load
+    from seqlab.runs.run import load
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
@@ -264,7 +266,7 @@ def _windows(run: Run, rows: int, length: int) -> Batch:
     """Held-out tokens (rows, length), and the token after each of them."""
     import torch
 
-    from seqlab.data.batches import Batch
+    from seqlab.data.batching.batches import Batch
     from seqlab.errors import RunError
 
     held_out: Any = run.held_out()

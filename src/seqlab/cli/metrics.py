@@ -108,7 +108,7 @@ def _asked(names: str, options: dict[str, Any]) -> list[PartSettings]:
 def _lines(file: str) -> list[str]:
     """All lines of a text, empty ones too, without what ends them."""
     from seqlab.cli.streams import read_stdin
-    from seqlab.data.files import find_files, lines, pieces
+    from seqlab.data.formats.files import find_files, lines, pieces
     from seqlab.errors import DataError
 
     if file == STDIN:

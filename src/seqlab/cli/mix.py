@@ -32,7 +32,7 @@ def mix(
     """
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
-    from seqlab.mixing import mix as mixed
+    from seqlab.runs.mixing import mix as mixed
 
     run = mixed(runs, out, weights=weights or None, data=data or None, code=code, device=device)
     (entry,) = run.log

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from seqlab.models.ngram import Size
-    from seqlab.run import Run
+    from seqlab.runs.run import Run
 
 
 @click.group(invoke_without_command=True, epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
@@ -32,7 +32,7 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
     are in the model.
     """
     from seqlab.cli.streams import echo_json
-    from seqlab.conversion import ngram_of
+    from seqlab.runs.conversion import ngram_of
 
     loaded = _loaded(run)
     model = ngram_of(loaded)
@@ -56,7 +56,7 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
 @click.argument("file")
 def export_(run: str, file: str) -> None:
     """Write the n-gram of RUN into FILE.arpa, or FILE.arpa.gz, which kenlm, SRILM and others read."""
-    from seqlab.conversion import export_arpa
+    from seqlab.runs.conversion import export_arpa
 
     export_arpa(_loaded(run), file)
     click.echo(f"written: {file}")
@@ -70,7 +70,7 @@ def import_(file: str, out: str) -> None:
 
     Its tokens are the words of FILE, with blanks between them.
     """
-    from seqlab.conversion import import_arpa, ngram_of
+    from seqlab.runs.conversion import import_arpa, ngram_of
 
     run = import_arpa(file, out)
     sizes = " + ".join(f"{size.ngrams:,}" for size in ngram_of(run).sizes())
@@ -79,7 +79,7 @@ def import_(file: str, out: str) -> None:
 
 
 def _loaded(run: str) -> Run:
-    from seqlab.run import load
+    from seqlab.runs.run import load
 
     return load(run)
 

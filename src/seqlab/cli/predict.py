@@ -55,11 +55,12 @@ def predict(
     """
     from seqlab.cli.streams import STDIN, echo_json, given_or_typed, is_typed, note_unknown
     from seqlab.errors import RunError
-    from seqlab.run import load
+    from seqlab.runs.run import load
+    from seqlab.tasks.abilities import Writes
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     if beam or n_best or alignments:
-        if not loaded.task.writes:
+        if not isinstance(loaded.task, Writes):
             hint = "leave --beam, --n-best and --alignments out"
             raise RunError("does not answer with texts", where=str(loaded.folder), hint=hint)
         if beam and n_best and n_best > beam:
@@ -103,7 +104,7 @@ def _place(answer: dict[str, Any]) -> str:
 
 def _several_lines(answer: dict[str, Any]) -> bool:
     """Whether a whole plain text was taken for one example."""
-    from seqlab.data.files import format_of
+    from seqlab.data.formats.files import format_of
 
     return "\n" in answer.get("text", "").strip() and format_of(Path(answer["file"])) == "txt"
 

@@ -44,9 +44,9 @@ def score(
     Every line is scored, an empty one too: its end alone, where the run was trained on lines; otherwise nothing (0 of 0
     tokens). What is not in the vocabulary is scored as the unknown token, and counted.
     """
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, note_unknown
-    from seqlab.run import load
+    from seqlab.runs.run import load
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     lines = _lines(file)
@@ -78,7 +78,7 @@ def score(
 def _lines(file: str | None) -> list[tuple[int, str]]:
     """All lines with their numbers, empty ones too."""
     from seqlab.cli.streams import STDIN, read_stdin
-    from seqlab.data.readers import read
+    from seqlab.data.reading.readers import read
     from seqlab.errors import DataError
     from seqlab.recipe import DataSettings
 

@@ -27,7 +27,7 @@ def study(
     KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
     finished in the folder already are taken as they are, so a study that was stopped goes on when it is started again.
     """
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, finite
     from seqlab.cli.tables import listing, table
     from seqlab.recipe_tree import described
@@ -37,7 +37,7 @@ def study(
     from seqlab.training.trainer import Interrupted
 
     if code is not None:
-        from seqlab.run import use_code
+        from seqlab.runs.run import use_code
 
         use_code(code)
     folder = Path(out or f"runs/study-{Path(name).stem}")

@@ -46,7 +46,7 @@ def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) 
     folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets what a recipe sets in its
     section `tokenizer`: lowercase=true, min_frequency=5, ...
     """
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.recipe import DataSettings
     from seqlab.tokenizers.fitted import fitted
 
@@ -178,7 +178,7 @@ def show(
 
 def _sources(text: str | None, data: str | None, learn: str | None, recipe: str | None) -> tuple[Texts, Texts]:
     """What to measure on, and what to learn from: each gives its texts, or symbols, as often as it is called."""
-    from seqlab.data.readers import read, read_texts
+    from seqlab.data.reading.readers import read, read_texts
     from seqlab.recipe import Recipe
 
     if recipe is not None:
@@ -260,9 +260,9 @@ def _settings(kind: str, vocab_size: int | None, place: str, overrides: Iterable
     """Settings of a kind, as a recipe would have them; `place` is where the size was asked for."""
     from seqlab.errors import RecipeError
     from seqlab.recipe import part_settings
-    from seqlab.recipe_tree import Tree, settings_of
+    from seqlab.recipe_tree import RecipeTree, settings_of
 
-    section = Tree({"kind": kind}, file=kind)
+    section = RecipeTree({"kind": kind}, file=kind)
     if vocab_size is not None:
         if "vocab_size" not in settings_of("tokenizer", kind, None).model_fields:
             what = f"the vocabulary of '{kind}' has a size of its own, which cannot be chosen"

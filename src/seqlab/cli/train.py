@@ -39,9 +39,9 @@ def train(
     if check:
         _check(loaded, as_json)
         return
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
-    from seqlab.launch import train as launch
+    from seqlab.runs.launch import train as launch
 
     with Bar(loaded.name or "train", quiet=as_json) as bar:
         run = launch(loaded, out=out, resume=resume, code=code, watcher=bar)
@@ -57,8 +57,9 @@ def train(
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")
     from seqlab.models.language_model import LanguageModel
+    from seqlab.tasks.abilities import Writes
 
-    if not isinstance(run.objective.body, LanguageModel) or run.task.writes:
+    if not isinstance(run.objective.body, LanguageModel) or isinstance(run.task, Writes):
         click.echo(f"try: seqlab predict {run.folder} FILE    or: seqlab evaluate {run.folder}")
         return
     tokenizer = run.tokenizer
@@ -68,17 +69,17 @@ def train(
 
 def _with_code(code: str | None, then: Any) -> Any:
     if code is not None:
-        from seqlab.run import use_code
+        from seqlab.runs.run import use_code
 
         use_code(code)
     return then()
 
 
 def _check(recipe: Any, as_json: bool) -> None:
-    from seqlab.checkup import check
-    from seqlab.cli.progress import Bar
+    from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
+    from seqlab.runs.checkup import check
 
     with Bar("check", quiet=as_json):
         findings = check(recipe)

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from seqlab.errors import RunError
 from seqlab.models.language_model import LanguageModel
 from seqlab.nn.attention import CrossAttention
-from seqlab.nn.looking import Attention
 from seqlab.nn.recording import Place, Tape, record
+from seqlab.nn.source_attention import SourceAttention
 
 
 @torch.no_grad()
-def looked_at(model: LanguageModel, source: Mapping[str, Tensor], tokens: Sequence[int], begin: int) -> Tensor:
+def attention_to_source(
+    model: LanguageModel, source: Mapping[str, Tensor], tokens: Sequence[int], begin: int
+) -> Tensor:
     """Of one source (1, N): the attention that chose each token, (T, N), the mean of layers and heads."""
     read = torch.tensor([[begin, *tokens[:-1]]], device=source["tokens"].device)
     places = source_weights(model)
@@ -34,7 +36,7 @@ def looked_at(model: LanguageModel, source: Mapping[str, Tensor], tokens: Sequen
 def source_weights(model: nn.Module) -> list[Place]:
     """Where parts that look at a source note how much."""
     parts = model.named_modules()
-    return [(path, "weights") for path, part in parts if isinstance(part, CrossAttention | Attention)]
+    return [(path, "weights") for path, part in parts if isinstance(part, CrossAttention | SourceAttention)]
 
 
 def mean_weights(tape: Tape) -> Tensor:

@@ -56,7 +56,7 @@ See = Callable[[tuple[int, ...], int, float, Fate], None]
 """Called with the tokens before, the new one, the log-probability and what became of it."""
 
 
-class Node(NamedTuple):
+class BeamNode(NamedTuple):
     """One step of a hypothesis in the tree that was searched: `token` after `before`, and what became of it."""
 
     sentence: int
@@ -66,7 +66,7 @@ class Node(NamedTuple):
     fate: Fate
 
 
-Watch = Callable[[Node], None]
+Watch = Callable[[BeamNode], None]
 
 
 class Search(Request):
@@ -88,7 +88,7 @@ class Search(Request):
         self.live: list[Live] = [((), 0.0)]
         self.finished: list[Hypothesis] = []
         self.coverage = _Coverage(source_length) if beam.coverage_penalty and source_length is not None else None
-        self.looking = self.coverage is not None
+        self.with_attention = self.coverage is not None
 
     @property
     def found(self) -> list[Hypothesis]:
@@ -110,19 +110,19 @@ class Search(Request):
         found = _candidates(reading, [one.live for one in requests], width, most, banned)
         grown = []
         for place, (one, candidates) in enumerate(zip(requests, found, strict=True)):
-            looked = None if reading.looked is None else reading.looked[place * width : (place + 1) * width]
-            grown.append(one._step(candidates, looked))
+            attention = None if reading.attention is None else reading.attention[place * width : (place + 1) * width]
+            grown.append(one._step(candidates, attention))
         width = max(map(len, grown))
         return [[*rows, *[rows[0]] * (width - len(rows))] if rows else [] for rows in grown]
 
     def text(self, row: int) -> Sequence[int]:
         return [*self.prompt, *self.live[row if row < len(self.live) else 0][0]]
 
-    def _step(self, candidates: Sequence[Candidate], looked: Tensor | None) -> Grown:
+    def _step(self, candidates: Sequence[Candidate], attention: Tensor | None) -> Grown:
         """One token more: of the candidates, best first, those that live on."""
         before = [text for text, _ in self.live]
-        if self.coverage is not None and looked is not None:
-            self.coverage.add(looked)
+        if self.coverage is not None and attention is not None:
+            self.coverage.add(attention)
         grown = self._grow(candidates, [0.0] * len(before) if self.coverage is None else self.coverage.penalties())
         if self.watch is not None:
             self._show(self.watch, before, candidates)
@@ -130,7 +130,7 @@ class Search(Request):
             self.coverage.reorder([row for row, _ in grown])
         return grown
 
-    def _grow(self, candidates: Sequence[Candidate], looks: Sequence[float]) -> Grown:
+    def _grow(self, candidates: Sequence[Candidate], attended: Sequence[float]) -> Grown:
         beam, length = self.beam, len(self.live[0][0]) + 1
         grown: Grown = []
         kept: list[Live] = []
@@ -139,7 +139,7 @@ class Search(Request):
                 break
             text = (*self.live[number][0], token)
             if token in self.stop or length == self.limit:
-                rank = beam.rank(score, length) + beam.coverage_penalty * looks[number]
+                rank = beam.rank(score, length) + beam.coverage_penalty * attended[number]
                 self.finished.append(Hypothesis(text, score, rank))
                 if length == self.limit and len(self.finished) >= 2 * beam.width:
                     break
@@ -193,7 +193,7 @@ def beam_search(
     lengths = [None] * len(prompts) if source is None else source["mask"].sum(1).tolist()
 
     def see(number: int) -> See | None:
-        return None if watch is None else lambda *about: watch(Node(number, *about))
+        return None if watch is None else lambda *about: watch(BeamNode(number, *about))
 
     each = enumerate(zip(prompts, limits, lengths, strict=True))
     searches = [Search(prompt, beam, limit, stop, length, see(number)) for number, (prompt, limit, length) in each]
@@ -236,9 +236,9 @@ class _Coverage:
         self.length = length
         self.seen = torch.zeros(1, length)
 
-    def add(self, looked: Tensor) -> None:
+    def add(self, attention: Tensor) -> None:
         """Hypotheses have looked at positions once more, (b, N); what is beyond the source is padding."""
-        self.seen = self.seen.to(looked.device) + looked[: len(self.seen), : self.length]
+        self.seen = self.seen.to(attention.device) + attention[: len(self.seen), : self.length]
 
     def penalties(self) -> list[float]:
         """Σ_i log min(Σ_t a_ti, 1) for each of them."""

@@ -22,7 +22,7 @@ from seqlab.nn.attention import Cache, CrossAttention, PagedCache, Places, SelfA
 from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.normalisers import softmax
 from seqlab.nn.part import Part
-from seqlab.nn.recording import changed, looked_at, note, recorded
+from seqlab.nn.recording import changed, note, observed, recorded
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 ACTIVATIONS = {"none": 0, "gelu": 1, "relu": 2, "swish": 3}
@@ -59,28 +59,28 @@ class CompiledLinear(nn.Module):
 class CompiledCrossAttention(CrossAttention):
     """Attention that looks at the sources of decoding in one call, each position as if it were alone."""
 
-    def __init__(self, look: CrossAttention) -> None:
+    def __init__(self, cross_attend: CrossAttention) -> None:
         nn.Module.__init__(self)
         kernels = library()
         assert kernels is not None
-        self.kernel = kernels.look_at
-        self.heads, self.key_heads, self.head_width = _grouping(look)
-        for name, part in look.named_children():
+        self.kernel = kernels.attend_to_source
+        self.heads, self.key_heads, self.head_width = _grouping(cross_attend)
+        for name, part in cross_attend.named_children():
             self.add_module(name, part)
 
     @staticmethod
-    def computes(look: CrossAttention) -> bool:
+    def computes(cross_attend: CrossAttention) -> bool:
         """Whether the kernel computes it."""
-        return _known(look, CrossAttention, ATTENTION | {"source_width"})
+        return _known(cross_attend, CrossAttention, ATTENTION | {"source_width"})
 
     def forward(self, x: Tensor, source: Source) -> Tensor:
         if source.owner is None or changed(self):
             return super().forward(x, source)
         (rows, time), q = x.shape[:2], self.query(x)
-        looked, found = _source(source, rows), torch.empty_like(q)
-        shown = _shown(self, looked, source, rows, time)
+        packed_source, found = _source(source, rows), torch.empty_like(q)
+        shown = _shown(self, packed_source, source, rows, time)
         pointers, threads = (q.data_ptr(), found.data_ptr()), torch.get_num_threads()
-        _succeed(self.kernel(looked, *pointers, rows * time, time, *_grouping(self), threads))
+        _succeed(self.kernel(packed_source, *pointers, rows * time, time, *_grouping(self), threads))
         if shown is not None:
             note(self, "weights", shown)
             note(self, "heads", found.view(rows, time, self.heads, -1).transpose(1, 2))
@@ -100,14 +100,14 @@ class CompiledBlock(Block):
         self.kernel, self.norm_first = kernels.block, block.norm_first
         for name, part in block.named_children():  # under the names that they have in the block
             self.add_module(name, part)
-        look: CrossAttention | None = getattr(block, "look", None)
-        looks = (
+        cross_attend: CrossAttention | None = getattr(block, "cross_attend", None)
+        watches = (
             {}
-            if look is None
+            if cross_attend is None
             else {
-                "norm_look": _norm(block.norm_look),
-                "query": _map(look.query),
-                "look_output": _map(look.output),
+                "norm_cross_attend": _norm(block.norm_cross_attend),
+                "query": _map(cross_attend.query),
+                "cross_attend_output": _map(cross_attend.output),
             }
         )
         gate = getattr(block.feed, "gate", None)
@@ -124,20 +124,20 @@ class CompiledBlock(Block):
             activation=ACTIVATIONS[block.feed.activation],
             norm_first=block.norm_first,
             **({} if gate is None else {"gate": _map(gate)}),
-            **looks,
+            **watches,
         )
 
     @staticmethod
     def computes(block: Block) -> bool:
         """Whether the kernel computes a block: whether all of it is made of parts that it knows, and of these with
         nothing that it does not know. What is new to it is left to the block itself."""
-        attend, feed, look = block.attend, block.feed, getattr(block, "look", None)
+        attend, feed, cross_attend = block.attend, block.feed, getattr(block, "cross_attend", None)
         norms = [part for name, part in block.named_children() if name.startswith("norm")]
         return (
-            _known(block, Block, {"norm", "dropout", "look", "norm_first"})
+            _known(block, Block, {"norm", "dropout", "cross_attend", "norm_first"})
             and _known(attend, SelfAttention, ATTENTION | {"causal"}, causal=True)
-            and (look is None or CompiledCrossAttention.computes(look))
-            and (look is None or _grouping(look) == _grouping(attend))
+            and (cross_attend is None or CompiledCrossAttention.computes(cross_attend))
+            and (cross_attend is None or _grouping(cross_attend) == _grouping(attend))
             and any(_known(feed, kind, FEED) for kind in (FeedForward, GatedFeedForward))
             and feed.activation in ACTIVATIONS
             and all(type(one) in (nn.LayerNorm, nn.RMSNorm) for one in norms)
@@ -149,9 +149,9 @@ class CompiledBlock(Block):
     def compute(
         self, x: Tensor, cache: Cache | None, mask: Tensor | None, source: Source | None, places: Places | None
     ) -> Tensor:
-        if not isinstance(cache, PagedCache) or (looked_at() and any(map(changed, self.children()))):
+        if not isinstance(cache, PagedCache) or (observed() and any(map(changed, self.children()))):
             return super().compute(x, cache, mask, source, places)
-        beside = looked_at() and self._recorded()
+        beside = observed() and self._recorded()
         if beside:  # before the kernel, which then puts its own keys and values in the place of these
             super().compute(x, cache, mask, source, places)
         (rows, time), pages, positions = x.shape[:2], cache.pages, cache.places.positions
@@ -177,20 +177,24 @@ class CompiledBlock(Block):
             bias = bias.contiguous()
             assert bias.shape == (rows, self.attend.heads, time, cache.places.length)
             where.bias, where.length = bias.data_ptr(), cache.places.length
-        looked = None if source is None else _source(source, rows)
-        shown = None if looked is None or source is None or beside else _shown(self.look, looked, source, rows, time)
+        packed_source = None if source is None else _source(source, rows)
+        shown = (
+            None
+            if packed_source is None or source is None or beside
+            else _shown(self.cross_attend, packed_source, source, rows, time)
+        )
         y = torch.empty_like(x)
         threads = torch.get_num_threads()
-        _succeed(self.kernel(self.parts, where, looked, x.data_ptr(), y.data_ptr(), rows * time, threads))
+        _succeed(self.kernel(self.parts, where, packed_source, x.data_ptr(), y.data_ptr(), rows * time, threads))
         if shown is not None:
-            note(self.look, "weights", shown)
+            note(self.cross_attend, "weights", shown)
         return y
 
     def _recorded(self) -> bool:
         """Whether more is recorded of its parts than what the kernel shows: how much was looked at a source."""
-        look: CrossAttention | None = getattr(self, "look", None)
-        rest = any(recorded(part) for part in self.children() if part is not look)
-        return rest or (look is not None and any(recorded(look, name) for name in ("heads", "output")))
+        cross_attend: CrossAttention | None = getattr(self, "cross_attend", None)
+        rest = any(recorded(part) for part in self.children() if part is not cross_attend)
+        return rest or (cross_attend is not None and any(recorded(cross_attend, name) for name in ("heads", "output")))
 
 
 def best_outputs(linear: CompiledLinear, x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -249,7 +253,7 @@ def library() -> ctypes.CDLL | None:
     kernels.product.restype = None
     kernels.best.argtypes = [pointer] * 4 + [count] * 3 + [ctypes.c_int]
     kernels.best_outputs.argtypes = [ctypes.POINTER(Map), *[pointer] * 4, count, count, ctypes.c_int]
-    kernels.look_at.argtypes = [ctypes.POINTER(_Source), pointer, pointer, *[count] * 5, ctypes.c_int]
+    kernels.attend_to_source.argtypes = [ctypes.POINTER(_Source), pointer, pointer, *[count] * 5, ctypes.c_int]
     kernels.block.argtypes = [
         ctypes.POINTER(_Block),
         ctypes.POINTER(_Cache),
@@ -284,9 +288,9 @@ class _Block(ctypes.Structure):
         ("norm_attend", _Norm),
         ("query_key_value", Map),
         ("output", Map),
-        ("norm_look", _Norm),
+        ("norm_cross_attend", _Norm),
         ("query", Map),
-        ("look_output", Map),
+        ("cross_attend_output", Map),
         ("norm_feed", _Norm),
         ("gate", Map),
         ("expand", Map),
@@ -337,12 +341,12 @@ def _source(source: Source, rows: int) -> _Source:
     return _Source(*pointers, keys.shape[2])
 
 
-def _shown(look: CrossAttention, looked: _Source, source: Source, rows: int, time: int) -> Tensor | None:
+def _shown(cross_attend: CrossAttention, packed_source: _Source, source: Source, rows: int, time: int) -> Tensor | None:
     """Room for the weights (B, H, T, N) of attention to a source, where someone records them."""
-    if not recorded(look):
+    if not recorded(cross_attend):
         return None
-    shown = source.keys.new_zeros(rows, look.heads, time, source.keys.shape[2])
-    looked.shown = shown.data_ptr()
+    shown = source.keys.new_zeros(rows, cross_attend.heads, time, source.keys.shape[2])
+    packed_source.shown = shown.data_ptr()
     return shown
 
 
@@ -362,7 +366,7 @@ def _norm(norm: nn.Module) -> _Norm:
 # ---------------------------------------------------------------------- what the kernel of a block knows
 
 ATTENTION = {"width", "heads", "dropout", "key_heads", "head_width", "bias", "scale", "normalise"}
-FEED = {"width", "hidden", "activation", "bias"}
+FEED = {"width", "hidden_width", "activation", "bias"}
 
 
 def _known(part: Part, kind: type[Part], arguments: set[str], **fixed: object) -> bool:

@@ -24,7 +24,7 @@ class Request(ABC):
     """A text that is asked for, and how far it is. It has one row at first, and as many as it likes later."""
 
     prompt: Sequence[int]
-    looking: bool = False
+    with_attention: bool = False
     """Whether it wants to know what rows looked at."""
 
     @property
@@ -82,11 +82,11 @@ class Engine:
     @torch.inference_mode()
     def step(self) -> list[Request]:
         """One token more for every request. Those that were moved on; none where nothing is left to do."""
-        looking = any(request.looking for request in self.requests)
-        reading = self._advanced(looking)
+        with_attention = any(request.with_attention for request in self.requests)
+        reading = self._advanced(with_attention)
         for requests, source in self.waiting:
             if requests:
-                new = read(self.model, [request.prompt for request in requests], source, looking)
+                new = read(self.model, [request.prompt for request in requests], source, with_attention)
                 reading = new if reading is None else reading.join(new)
                 self.places += [_Place(request, 0, 1) for request in requests]
         self.waiting, self.reading = [], reading
@@ -110,7 +110,7 @@ class Engine:
         waiting = [request for requests, _ in self.waiting for request in requests]
         return [place.request for place in self.places] + waiting
 
-    def _advanced(self, looking: bool) -> Reading | None:
+    def _advanced(self, with_attention: bool) -> Reading | None:
         """What stays goes on by the tokens that were chosen."""
         before, self.reading = self.reading, None
         if before is None or not self.places:
@@ -125,7 +125,7 @@ class Engine:
                 state = state.compact()
         for place in self.places:
             place.rows = len(place.grown)
-        return advance(self.model, tokens, state, self._text, looking)
+        return advance(self.model, tokens, state, self._text, with_attention)
 
     def _text(self, row: int) -> Sequence[int]:
         """All that a row has read, with the tokens that were chosen last."""

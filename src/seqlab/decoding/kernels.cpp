@@ -172,7 +172,7 @@ struct Source {
 };
 
 // By all threads; q (rows, heads, K) → y likewise, `time` rows for each row of the search. `y` may be `q`.
-void look(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size time, Size heads,
+void attend_source(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size time, Size heads,
           Size groups, Size width) {
     weights += omp_get_thread_num() * room;
 #pragma omp for schedule(static)
@@ -306,12 +306,12 @@ int best_outputs(const Map *map, const float *x, float *values, Size *tokens, fl
 }
 
 // Attention to sources: q and y (rows, heads, K), `time` rows for each row of the search.
-int look_at(const Source *source, const float *q, float *y, Size rows, Size time, Size heads, Size groups, Size width, int threads) {
+int attend_to_source(const Source *source, const float *q, float *y, Size rows, Size time, Size heads, Size groups, Size width, int threads) {
     const Size longest = rounded(source->capacity);
     const Room weights = room(longest * threads);
     if (!weights) return 1;
 #pragma omp parallel num_threads(threads)
-    look(q, *source, y, weights.get(), longest, rows, time, heads, groups, width);
+    attend_source(q, *source, y, weights.get(), longest, rows, time, heads, groups, width);
     return 0;
 }
 
@@ -350,14 +350,14 @@ void product(const float *a, const float *b, float *c, Size sources, Size rows, 
 struct Block {
     Norm norm_attend;
     Map query_key_value, output;
-    Norm norm_look;
-    Map query, look_output;
+    Norm norm_cross_attend;
+    Map query, cross_attend_output;
     Norm norm_feed;
     Map gate, expand, contract;  // a gate without outputs is none
     Size heads, groups, head_width, activation, norm_first;
 };
 
-// New positions, x and y (rows, width), `cache->time` rows for each row of a search: x + attend(norm(x)), then + look(norm(x)) where there is a source, then
+// New positions, x and y (rows, width), `cache->time` rows for each row of a search: x + attend(norm(x)), then + cross_attend(norm(x)) where there is a source, then
 // + feed(norm(x)); or norm(x + attend(x)) and so on.
 int block(const Block *block, const Cache *cache, const Source *source, const float *x, float *y, Size rows, int threads) {
     const Size width = block->output.outputs, hidden = block->expand.outputs, gates = block->gate.outputs;
@@ -380,11 +380,11 @@ int block(const Block *block, const Cache *cache, const Source *source, const fl
         apply(block->output, narrow, turned, y, rows, {NONE, x});
         if (!before) normalise(block->norm_attend, y, y, rows, width);
         if (source) {
-            if (before) normalise(block->norm_look, y, narrow, rows, width);
+            if (before) normalise(block->norm_cross_attend, y, narrow, rows, width);
             apply(block->query, before ? narrow : y, turned, wide, rows);
-            look(wide, *source, narrow, weights, longest, rows, cache->time, heads, groups, each);
-            apply(block->look_output, narrow, turned, y, rows, {NONE, y});
-            if (!before) normalise(block->norm_look, y, y, rows, width);
+            attend_source(wide, *source, narrow, weights, longest, rows, cache->time, heads, groups, each);
+            apply(block->cross_attend_output, narrow, turned, y, rows, {NONE, y});
+            if (!before) normalise(block->norm_cross_attend, y, y, rows, width);
         }
         if (before) normalise(block->norm_feed, y, narrow, rows, width);
         const float *fed = before ? narrow : y;

@@ -32,10 +32,10 @@ from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.fused import Fused
-from seqlab.nn.looking import Attention
 from seqlab.nn.output import Softmax
 from seqlab.nn.recording import note, unobserved
 from seqlab.nn.recurrent import Recurrent
+from seqlab.nn.source_attention import SourceAttention
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -93,7 +93,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if isinstance(parent, Recurrent):
         parent.fuse = False  # not made for a step or two
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
-    if isinstance(parent, Attention) and linear is CompiledLinear:
+    if isinstance(parent, SourceAttention) and linear is CompiledLinear:
         parent.product = steady_product
     if isinstance(parent, DotProduct):
         parent.multiple = 4
@@ -204,10 +204,10 @@ class _Steady(TorchFunctionMode):
 def _calls_sigmoid(cell: Cell) -> bool:
     """Whether a step takes a sigmoid other than `cell.sigmoid`."""
     some = next(cell.parameters())
-    state = tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts)
+    state = tuple(some.new_zeros(1, cell.width) for _ in cell.parts)
     seen = _Steady()
     with torch.no_grad(), unobserved(), seen:
-        cell.step(cell.inputs(some.new_zeros(1, cell.width)), state)
+        cell.step(cell.inputs(some.new_zeros(1, cell.input_width)), state)
     return seen.count > 0
 
 

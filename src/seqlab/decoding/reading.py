@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqlab.data.batches import padded
+from seqlab.data.batching.batches import padded
 from seqlab.decoding.alignment import mean_weights, source_weights
 from seqlab.decoding.ranking import best
 from seqlab.errors import RunError, SeqlabError
@@ -31,7 +31,7 @@ class Reading:
     model: LanguageModel
     states: Tensor
     state: State
-    looked: Tensor | None = None
+    attention: Tensor | None = None
     """How much the last position of each row looked at each position of its source, (B, N), if that was asked for."""
 
     @cached_property
@@ -49,44 +49,44 @@ class Reading:
         if len(rows) == len(self.states):  # all of them, which are in order
             return self
         chosen = torch.tensor(rows, device=self.states.device)
-        looked = None if self.looked is None else self.looked[chosen]
-        return Reading(self.model, self.states[chosen], self.state, looked)
+        attention = None if self.attention is None else self.attention[chosen]
+        return Reading(self.model, self.states[chosen], self.state, attention)
 
     def join(self, other: Reading) -> Reading:
         """The rows of both."""
-        looked = self.looked
-        if self.looked is not None and other.looked is not None:
-            width = max(self.looked.shape[1], other.looked.shape[1])
-            both = (F.pad(one, [0, width - one.shape[1]]) for one in (self.looked, other.looked))
-            looked = torch.cat(list(both))
+        attention = self.attention
+        if self.attention is not None and other.attention is not None:
+            width = max(self.attention.shape[1], other.attention.shape[1])
+            both = (F.pad(one, [0, width - one.shape[1]]) for one in (self.attention, other.attention))
+            attention = torch.cat(list(both))
         states = torch.cat([self.states, other.states])
-        return Reading(self.model, states, self.state.join(other.state), looked)
+        return Reading(self.model, states, self.state.join(other.state), attention)
 
 
 def read(
     model: LanguageModel,
     prompts: Sequence[Sequence[int]],
     source: Mapping[str, Tensor] | None = None,
-    looking: bool = False,
+    with_attention: bool = False,
 ) -> Reading:
     """Read prompts of any lengths: the first token, which is all that a translation begins with, then chunks that are
-    padded on the right. With `looking`, what was looked at is noted."""
+    padded on the right. With `with_attention`, attention to the source is returned as well."""
     check_prompts(model, prompts)
     state = model.start(source, rows=len(prompts))
     device = state.lengths.device
     longest = max(len(prompt) for prompt in prompts)
     tokens, mask = (F.pad(tensor, [0, -(longest - 1) % CHUNK]).to(device) for tensor in padded(prompts))
     lengths = mask.sum(1)
-    states, looks, state = _called(model, tokens[:, :1], state, None, looking)
-    last, looked = states[:, -1], None if looks is None else looks[:, -1]
+    states, attended, state = _called(model, tokens[:, :1], state, None, with_attention)
+    last, attention = states[:, -1], None if attended is None else attended[:, -1]
     rows = torch.arange(len(prompts), device=device)
     for start in range(1, longest, CHUNK):
         piece = slice(start, start + CHUNK)
-        states, looks, state = _called(model, tokens[:, piece], state, mask[:, piece], looking)
+        states, attended, state = _called(model, tokens[:, piece], state, mask[:, piece], with_attention)
         place, here = (lengths - 1 - start).clamp(0, CHUNK - 1), lengths > start
         last = _where(here, states[rows, place], last)
-        looked = None if looks is None or looked is None else _where(here, looks[rows, place], looked)
-    return Reading(model, last, state, looked)
+        attention = None if attended is None or attention is None else _where(here, attended[rows, place], attention)
+    return Reading(model, last, state, attention)
 
 
 def check_prompts(model: LanguageModel, prompts: Sequence[Sequence[int]]) -> None:
@@ -101,13 +101,17 @@ def check_prompts(model: LanguageModel, prompts: Sequence[Sequence[int]]) -> Non
 
 
 def advance(
-    model: LanguageModel, tokens: Tensor, state: State, text: Callable[[int], Sequence[int]], looking: bool = False
+    model: LanguageModel,
+    tokens: Tensor,
+    state: State,
+    text: Callable[[int], Sequence[int]],
+    with_attention: bool = False,
 ) -> Reading:
     """One token further. Rows that fill the model's context go on from the second half of it, read anew: `text` is all
     that a row has read, with its new token."""
     full = [] if model.context is None else torch.nonzero(state.lengths >= model.context)[:, 0].tolist()
     if not full:
-        return _stepped(model, tokens, state, looking)
+        return _stepped(model, tokens, state, with_attention)
     if state.owner is not None:
         raise SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
     assert model.context is not None
@@ -116,22 +120,22 @@ def advance(
     if not rest:
         return anew
     keep = torch.tensor(rest, device=tokens.device)
-    joined = _stepped(model, tokens[keep], state.reorder(keep), looking).join(anew)
+    joined = _stepped(model, tokens[keep], state.reorder(keep), with_attention).join(anew)
     back = torch.argsort(torch.tensor(rest + full, device=tokens.device))
     return Reading(model, joined.states[back], joined.state.reorder(back))
 
 
-def _stepped(model: LanguageModel, tokens: Tensor, state: State, looking: bool) -> Reading:
-    states, looks, state = _called(model, tokens[:, None], state, None, looking)
-    return Reading(model, states[:, -1], state, None if looks is None else looks[:, -1])
+def _stepped(model: LanguageModel, tokens: Tensor, state: State, with_attention: bool) -> Reading:
+    states, attended, state = _called(model, tokens[:, None], state, None, with_attention)
+    return Reading(model, states[:, -1], state, None if attended is None else attended[:, -1])
 
 
 def _called(
-    model: LanguageModel, tokens: Tensor, state: State, mask: Tensor | None, looking: bool
+    model: LanguageModel, tokens: Tensor, state: State, mask: Tensor | None, with_attention: bool
 ) -> tuple[Tensor, Tensor | None, State]:
     """What a model makes of tokens (B, T): states, how much each position looked at its source, (B, T, N), and the
     state after. Layers and heads are averaged."""
-    if not looking:
+    if not with_attention:
         output = model(tokens, state, mask)
         return output.states, None, output.state
     places = source_weights(model)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from seqlab.data.batching.sequences import ScoredLanes, ScoredWindows, Tokens
 from seqlab.data.randomness import Key
-from seqlab.data.sequences import ScoredLanes, ScoredWindows, Tokens
 from seqlab.models.language_model import LanguageModel
 
 

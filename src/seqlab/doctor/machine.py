@@ -20,7 +20,7 @@ from torch import nn
 
 import seqlab
 from seqlab.build import choose_device
-from seqlab.data.cache import cache_folder, cache_limit, entries
+from seqlab.data.storage.cache import cache_folder, cache_limit, entries
 from seqlab.decoding.compiled import CompiledLinear, library
 from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.errors import RecipeError, SeqlabError

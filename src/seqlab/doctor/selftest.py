@@ -104,25 +104,25 @@ class _Test:
             found[name] = max(own, library)
         return found
 
-    def values(self) -> Result:
+    def values(self) -> Deviation:
         said: list[str] = []
         with remarks(said.append):
             found = self.subject.compute(self.net)
         return self._worst(found, "; ".join(one.partition(": ")[2] for one in said))
 
-    def one_by_one(self) -> Result:
+    def one_by_one(self) -> Deviation:
         return self._worst(self.subject.one_by_one(self.net))
 
-    def _worst(self, found: Values, note: str = "") -> Result:
+    def _worst(self, found: Values, note: str = "") -> Deviation:
         """The value that is the furthest away, as a share of what is allowed."""
         missing = [name for name in found if name not in self.exact]
         if missing:
-            return Result(math.inf, 0.0, f"no {missing[0]} in double precision")
+            return Deviation(math.inf, 0.0, f"no {missing[0]} in double precision")
         name = max(found, key=lambda name: _distance(found[name], self.exact[name]) / (self.allowed[name] or EPSILON))
         size = _size(self.exact[name]) or 1.0
         error = _distance(found[name], self.exact[name])
         where = "" if error <= self.allowed[name] else name
-        return Result(error / size, self.allowed[name] / size, where or note)
+        return Deviation(error / size, self.allowed[name] / size, where or note)
 
 
 class CellTest(_Test):
@@ -134,15 +134,15 @@ class CellTest(_Test):
             ("the same bits again", self.repeated),
         ]
 
-    def alone(self) -> Result:
+    def alone(self) -> Deviation:
         """Each of the two is as near to the exact values as is allowed."""
         alone, together = (run(self.net)["outputs"] for run in (self.subject.alone, self.subject.together))
         size = _size(self.exact["outputs"]) or 1.0
-        return Result(_distance(alone, together) / size, 2 * self.allowed["outputs"] / size)
+        return Deviation(_distance(alone, together) / size, 2 * self.allowed["outputs"] / size)
 
-    def repeated(self) -> Result:
+    def repeated(self) -> Deviation:
         first, second = (self.subject.compute(self.net) for _ in range(2))
-        return Result(max(_distance(first[name], second[name]) for name in first), 0.0)
+        return Deviation(max(_distance(first[name], second[name]) for name in first), 0.0)
 
 
 class ModelTest(_Test):
@@ -167,7 +167,7 @@ class ModelTest(_Test):
         ]
         return [*every, ("the same bits again", self.repeated)] if self.subject.learns else every
 
-    def greedy(self) -> Result:
+    def greedy(self) -> Deviation:
         """The same texts; to the bit where that is promised. Elsewhere the most probable tokens may be two that are
         equal up to rounding errors, after which texts differ."""
         rows = range(len(self.subject.tokens))
@@ -179,20 +179,20 @@ class ModelTest(_Test):
         error = 0.0
         for one, other in zip(together, alone, strict=True):
             if len(one) != len(other):
-                return Result(math.inf, allowed, "texts of different lengths")
+                return Deviation(math.inf, allowed, "texts of different lengths")
             for a, b in zip(one, other, strict=True):
                 error = max(error, _apart(a.log_probability, b.log_probability) / size)
                 if a.id != b.id:
                     if bits:
-                        return Result(math.inf, allowed, "different texts")
+                        return Deviation(math.inf, allowed, "different texts")
                     break
-        return Result(error, allowed, "to the bit" if bits else "")
+        return Deviation(error, allowed, "to the bit" if bits else "")
 
-    def repeated(self) -> Result:
+    def repeated(self) -> Deviation:
         """A short training, twice, with the same noise."""
         first, second = (self._trained() for _ in range(2))
         pairs = zip(first.parameters(), second.parameters(), strict=True)
-        return Result(max(_distance(a.detach().cpu(), b.detach().cpu()) for a, b in pairs), 0.0)
+        return Deviation(max(_distance(a.detach().cpu(), b.detach().cpu()) for a, b in pairs), 0.0)
 
     def _trained(self) -> nn.Module:
         objective = self.subject.objective(copy.deepcopy(self.net)).train()
@@ -209,13 +209,13 @@ class ModelTest(_Test):
 
 
 @dataclass(frozen=True)
-class Result:
+class Deviation:
     error: float
     allowed: float
     note: str = ""
 
 
-Named = tuple[str, Callable[[], Result]]
+Named = tuple[str, Callable[[], Deviation]]
 
 
 def _checked(subject: str, check: Named) -> Check:
@@ -225,7 +225,7 @@ def _checked(subject: str, check: Named) -> Check:
     try:
         result = run()
     except Exception as error:
-        result = Result(math.inf, 0.0, _first_line(error))
+        result = Deviation(math.inf, 0.0, _first_line(error))
     good = result.error <= result.allowed
     return Check(subject, name, result.error, result.allowed, good, result.note, time.perf_counter() - start)
 

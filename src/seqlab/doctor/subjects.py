@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab import registry
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.decoding.generate import Token, generate
 from seqlab.decoding.packing import packed
 from seqlab.models.language_model import LanguageModel
@@ -26,7 +26,7 @@ from seqlab.models.translator import Translator
 from seqlab.nn.recurrent import Recurrent
 from seqlab.objectives.next_token import NextToken
 from seqlab.recipe import PartSettings, part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 
 M = TypeVar("M", bound=nn.Module)
 Values = dict[str, Tensor]
@@ -43,7 +43,7 @@ SMALL = {
     "width": 24,
     "depth": 2,
     "heads": 3,
-    "hidden": 32,
+    "hidden_width": 32,
     "context": 64,
     "window": 4,
     "order": 3,
@@ -217,7 +217,7 @@ def _model(name: str) -> LanguageModel:
     kind: Any = registry.find("model", name)
     fields: type[PartSettings] = kind.Settings
     sizes = OWN.get(name) or {key: value for key, value in SMALL.items() if key in fields.model_fields}
-    settings = part_settings("model", Tree({"kind": name, **sizes}))
+    settings = part_settings("model", RecipeTree({"kind": name, **sizes}))
     model: LanguageModel = kind(settings, **sizes_for(kind, {"vocab_size": VOCAB}))
     for part in model.modules():
         fit = getattr(part, "fit", None)

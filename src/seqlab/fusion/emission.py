@@ -57,7 +57,7 @@ class Buffer:
     form: Form
     width: int
 
-    def row(self, row: str, tables: Tables) -> str:
+    def row(self, row: str, tables: Constants) -> str:
         """Where a row of this step begins."""
         if self.form == "vector":
             return f"b[{self.number}]"
@@ -65,7 +65,7 @@ class Buffer:
 
 
 @dataclass
-class Tables:
+class Constants:
     """Sizes and numbers that the code reads at run time, each once."""
 
     sizes: list[int] = field(default_factory=list)
@@ -99,7 +99,7 @@ def needed(roots: Iterable[Node], loaded: Mapping[Node, Buffer]) -> Iterator[Nod
 class Stage:
     """The code for one stage: targets are computed from what is loaded, and stored."""
 
-    def __init__(self, loaded: Mapping[Node, Buffer], tables: Tables) -> None:
+    def __init__(self, loaded: Mapping[Node, Buffer], tables: Constants) -> None:
         self.loaded, self.tables = loaded, tables
         self.lines: list[str] = []
         self.pointers: dict[Buffer, str] = {}

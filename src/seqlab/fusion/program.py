@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seqlab.fusion.emission import Buffer, Form, Stage, Tables, costly, is_given, needed
+from seqlab.fusion.emission import Buffer, Constants, Form, Stage, costly, is_given, needed
 from seqlab.fusion.gradient import Gradients, differentiate
 from seqlab.fusion.graph import ZERO, Node, ordered, spread
 from seqlab.fusion.trace import Trace
@@ -90,7 +90,7 @@ class Program:
     def __init__(self, trace: Trace, varying: frozenset[tuple[str, int]]) -> None:
         """`varying`: which of the given values, by kind and index, need a gradient; states always do."""
         self.outputs = trace.outputs
-        self.tables = Tables()
+        self.tables = Constants()
         given = [node for node in ordered(self.outputs) if is_given(node)]
         self.given = {(node.op, node.index): node for node in given}
         incoming = [Node("gradient", node.width, index=index) for index, node in enumerate(self.outputs)]

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqlab.data.batches import Batch, Split
-from seqlab.data.order import Cursor, Indices
+from seqlab.data.batching.batches import Batch, Split
+from seqlab.data.batching.order import Cursor, Indices
 from seqlab.data.randomness import Key
 from seqlab.nn.cells import Cell
 from seqlab.nn.interventions import Replace, intervene

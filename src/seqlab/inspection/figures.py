@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqlab.inspection.attention_and_beam import BeamTree, Branch, History
     from seqlab.inspection.gradients import Gate, Health
     from seqlab.inspection.surface import Surface
-    from seqlab.inspection.translation import Branch, History, Tree
 
 COLOURS = ["#0b6e99", "#d9480f", "#2b8a3e", "#862e9c", "#c2255c", "#5c940d", "#495057", "#e67700"]
 
@@ -66,7 +66,7 @@ def attention_history(found: History, path: Path) -> None:
     _save(figure, path)
 
 
-def search_tree(found: Tree, path: Path) -> None:
+def search_tree(found: BeamTree, path: Path) -> None:
     """Steps from left to right: what was kept in blue, what finished in green, and the best of what was dropped."""
     columns: dict[int, list[Branch]] = {}
     for fate in ("kept", "finished", "dropped"):

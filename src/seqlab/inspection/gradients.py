@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.errors import RunError
 from seqlab.nn.cells import Cell
 from seqlab.nn.characters import CharacterReader
@@ -144,7 +144,7 @@ def _gate(name: str, values: Tensor) -> Gate:
 def matrices(model: nn.Module) -> Iterator[Matrix]:
     for name, cell in cells(model):
         for number, (weight, width) in enumerate(products(cell)):
-            if width != cell.hidden or len(weight) % width:
+            if width != cell.width or len(weight) % width:
                 continue
             blocks = torch.split(weight.detach().double().cpu(), width)
             for block, square in enumerate(blocks):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.data.progress import work
 from seqlab.inspection.gradients import cells
 from seqlab.nn.products import products

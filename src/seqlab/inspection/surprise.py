@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seqlab.data.batching.sequences import ScoredLanes, ScoredWindows
 from seqlab.data.randomness import Key
-from seqlab.data.sequences import ScoredLanes, ScoredWindows
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.tasks.outcomes import LineRead

@@ -30,13 +30,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.data.files import draft_of
-from seqlab.data.scratch import Integers
+from seqlab.data.formats.files import draft_of
+from seqlab.data.storage.scratch import Integers
 from seqlab.errors import DataError, RunError
 from seqlab.models.ngram import NGram
 from seqlab.models.ngram_counting import END
 from seqlab.models.ngram_smoothing import Floats
-from seqlab.models.ngram_tables import Tables
+from seqlab.models.ngram_tables import NGramTables
 from seqlab.tokenizers.special import END as END_WORD
 from seqlab.tokenizers.special import UNKNOWN
 
@@ -208,7 +208,7 @@ class _Reader:
         if self.line != b"\\end\\":
             raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
         model = NGram(NGram.Settings(order=len(sizes)), len(words))
-        model.set_tables(Tables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
+        model.set_tables(NGramTables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
         self.check_backoffs(model, words, lines)
         return model, words
 

@@ -27,18 +27,18 @@ LONGEST_PAST = 1 << 16
 class ConvolutionalLanguageModel(TokenModel):
     """x = E[w], then in `depth` layers x ← x + a ∘ σ(g) with [a; g] = convolution(norm(x)); p = softmax(W norm(x) + b)
 
-    Dauphin et al. 2017, https://arxiv.org/abs/1612.08083. With growth 1 the taps are contiguous and a stack looks
-    back depth · (taps − 1) positions; with growth 2 each layer's taps lie twice as far apart as those below, and the
-    stack looks back (2^depth − 1)(taps − 1) positions (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499).
+    Dauphin et al. 2017, https://arxiv.org/abs/1612.08083. With kernels of K positions and growth 1, a stack
+    sees depth · (K − 1) earlier positions. With growth 2, the dilation doubles from layer to layer, and the stack sees
+    (2^depth − 1)(K − 1) of them (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499).
     """
 
     class Settings(PartSettings):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=5, gt=0, le=1000)
-        taps: int = Field(default=3, gt=1, le=LONGEST_PAST)
-        """Kernel size: positions that a layer reads."""
+        kernel_size: int = Field(default=3, gt=1, le=LONGEST_PAST)
+        """The number of positions that a layer reads."""
         growth: int = Field(default=2, gt=0, le=LONGEST_PAST)
-        """By how much the distance between taps grows from layer to layer."""
+        """The factor by which the dilation grows from layer to layer."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
@@ -46,10 +46,10 @@ class ConvolutionalLanguageModel(TokenModel):
         def _past_is_bounded(self) -> ConvolutionalLanguageModel.Settings:
             past = 0
             for layer in range(self.depth):
-                past += (self.taps - 1) * self.growth**layer
+                past += (self.kernel_size - 1) * self.growth**layer
                 if past > LONGEST_PAST:
                     layers = f"{layer + 1} of {self.depth} layers" if layer else "one layer"
-                    given = f"taps {self.taps} and growth {self.growth}"
+                    given = f"kernel_size {self.kernel_size} and growth {self.growth}"
                     raise ValueError(f"with {given} {layers} look back {past:,} positions, more than {LONGEST_PAST:,}")
             return self
 
@@ -60,7 +60,7 @@ class ConvolutionalLanguageModel(TokenModel):
         self.embedding = TokenEmbedding(vocab_size, width)
         self.dropout = Dropout(settings.dropout)
         self.blocks: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
-            GatedConvolution(width, settings.taps, settings.growth**layer) for layer in range(settings.depth)
+            GatedConvolution(width, settings.kernel_size, settings.growth**layer) for layer in range(settings.depth)
         )
         self.norm = nn.LayerNorm(width)
         self.output = output_layer(settings.output, width, vocab_size, self.embedding)
@@ -102,10 +102,10 @@ class ConvolutionalLanguageModel(TokenModel):
 class GatedConvolution(nn.Module):
     """a ∘ σ(g), [a; g] = convolution(norm(x))"""
 
-    def __init__(self, width: int, taps: int, dilation: int) -> None:
+    def __init__(self, width: int, kernel_size: int, dilation: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.convolution = CausalConvolution(width, 2 * width, taps, dilation)
+        self.convolution = CausalConvolution(width, 2 * width, kernel_size, dilation)
 
     def forward(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         both, history = self.convolution(self.norm(x), before)

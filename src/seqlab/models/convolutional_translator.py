@@ -32,11 +32,11 @@ class ConvolutionalEncoder(Encoder):
     class Settings(PartSettings):
         width: int = Field(default=128, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
-        taps: int = Field(default=3, gt=1, le=1001)
-        """Positions that a layer looks at: an odd number, as many on either side."""
+        kernel_size: int = Field(default=3, gt=1, le=1001)
+        """The number of positions that a layer reads, odd: as many on either side."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
 
-        @field_validator("taps")
+        @field_validator("kernel_size")
         @classmethod
         def _odd(cls, value: int) -> int:
             if value % 2 == 0:
@@ -54,7 +54,7 @@ class ConvolutionalEncoder(Encoder):
         self.conditions = Conditions(vocab_size, conditions, self.width)
         self.dropout = Dropout(settings.dropout)
         self.layers: Sequence[GatedConvolution] = nn.ModuleList(  # type: ignore[assignment]
-            GatedConvolution(self.width, settings.taps, 1) for _ in range(settings.depth)
+            GatedConvolution(self.width, settings.kernel_size, 1) for _ in range(settings.depth)
         )
         self.norm = nn.LayerNorm(self.width)
 
@@ -83,8 +83,9 @@ class ConvolutionalDecoder(Decoder):
         self.vocab_size, self.width = vocab_size, settings.width
         self.embedding = TokenEmbedding(vocab_size, self.width) if embedding is None else embedding
         self.dropout = Dropout(settings.dropout)
-        self.layers: Sequence[LookingConvolution] = nn.ModuleList(  # type: ignore[assignment]
-            LookingConvolution(self.width, settings.taps, source_width, self.dropout) for _ in range(settings.depth)
+        self.layers: Sequence[AttendingConvolution] = nn.ModuleList(  # type: ignore[assignment]
+            AttendingConvolution(self.width, settings.kernel_size, source_width, self.dropout)
+            for _ in range(settings.depth)
         )
         self.norm = nn.LayerNorm(self.width)
         self.output = output_layer(settings.output, self.width, vocab_size, self.embedding)
@@ -96,7 +97,7 @@ class ConvolutionalDecoder(Decoder):
         pasts = {f"past.{number}": y.new_zeros(rows, past, self.width) for number in range(len(self.layers))}
         shared = {"real": encoded.mask}
         for number, layer in enumerate(self.layers):
-            k, v = layer.look.read(y)
+            k, v = layer.cross_attend.read(y)
             shared |= {f"keys.{number}": k.contiguous(), f"values.{number}": v.contiguous()}
         return State(pasts, lengths, shared, owners(len(y), lengths))
 
@@ -111,26 +112,29 @@ class ConvolutionalDecoder(Decoder):
         x = self.dropout(_placed(self.embedding(tokens), places))
         for number, layer in enumerate(self.layers):
             keys, values = after.shared[f"keys.{number}"], after.shared[f"values.{number}"]
-            look = Source(keys, values, after.shared["real"], after.owner)
-            x, history = layer(x, after.rows[f"past.{number}"], look)
+            source = Source(keys, values, after.shared["real"], after.owner)
+            x, history = layer(x, after.rows[f"past.{number}"], source)
             after.rows[f"past.{number}"] = last_positions(history, layer.convolve.convolution.past, mask)
         after.lengths = after.lengths + lengths
         return Output(self.norm(x), after)
 
 
-class LookingConvolution(nn.Module):
+class AttendingConvolution(nn.Module):
     """x + a ∘ σ(g) over the positions before, then x + what it finds in the source"""
 
-    def __init__(self, width: int, taps: int, source_width: int, dropout: nn.Module) -> None:
+    def __init__(self, width: int, kernel_size: int, source_width: int, dropout: nn.Module) -> None:
         super().__init__()
-        self.convolve = GatedConvolution(width, taps, 1)
-        self.norm_look, self.look = nn.LayerNorm(width), CrossAttention(width, 1, source_width=source_width)
+        self.convolve = GatedConvolution(width, kernel_size, 1)
+        self.norm_cross_attend, self.cross_attend = (
+            nn.LayerNorm(width),
+            CrossAttention(width, 1, source_width=source_width),
+        )
         self.dropout = dropout
 
     def forward(self, x: Tensor, before: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         change, history = self.convolve(x, before)
         x = x + self.dropout(change)
-        return note(self, "output", x + self.dropout(self.look(self.norm_look(x), source))), history
+        return note(self, "output", x + self.dropout(self.cross_attend(self.norm_cross_attend(x), source))), history
 
 
 class ConvolutionalTranslator(Translator):

@@ -39,7 +39,7 @@ class SeriesDense(Forecaster):
     """y = W [x_1; …; x_W] + b, or a net with hidden layers in between. A shorter window has zeros before it."""
 
     class Settings(PartSettings):
-        hidden: tuple[int, ...] = ()
+        hidden_widths: tuple[int, ...] = ()
         """The widths of hidden layers; none is a linear map."""
         activation: Literal["relu", "tanh"] = "relu"
         dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -49,7 +49,7 @@ class SeriesDense(Forecaster):
     def __init__(self, settings: Settings, window: int, inputs: int, outputs: int, horizon: int) -> None:
         super().__init__()
         self.window, self.shape = window, (1, horizon, outputs)
-        widths = [window * inputs, *settings.hidden]
+        widths = [window * inputs, *settings.hidden_widths]
         self.hidden = nn.ModuleList(dense(below, width) for below, width in pairwise(widths))
         self.output = dense(widths[-1], horizon * outputs)
         self.activation, self.dropout = getattr(torch, settings.activation), Dropout(settings.dropout)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqlab.models.caches import caches, keep, new_state
 from seqlab.models.language_model import Output, State, TokenModel, no_source
 from seqlab.nn.attention import Places, SelfAttention
-from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
+from seqlab.nn.blocks import Block, TransformerSettings, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
@@ -30,7 +30,7 @@ class GPT(TokenModel):
     gated feed-forward parts and no biases: Touvron et al. 2023, https://arxiv.org/abs/2302.13971 (Llama).
     """
 
-    class Settings(PartSettings, Tower):
+    class Settings(PartSettings, TransformerSettings):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
         context: int = Field(default=256, gt=0)

@@ -39,8 +39,15 @@ class LanguageModel(nn.Module, ABC):
     vocab_size: int
     context: int | None = None
     """The most positions it can look at; None where there is no limit."""
+    reads_sources: bool = False
+    """Whether what it writes depends on a source."""
     normalised: bool = True
-    """Whether its scores are probabilities: a perplexity of others is none."""
+    """Whether its scores are probabilities; scores that do not sum to one have no perplexity."""
+
+    @property
+    def entries(self) -> int:
+        """Numbers that it counted instead of learning weights."""
+        return 0 if any(True for _ in self.parameters()) else sum(table.numel() for table in self.buffers())
 
     @abstractmethod
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:

@@ -47,6 +47,11 @@ class Mixture(LanguageModel):
         self.layout = self._layout()
         self.context = min((part.context for part in self.parts if part.context is not None), default=None)
         self.normalised = all(part.normalised for part in self.parts)
+        self.reads_sources = all(part.reads_sources for part in self.parts)
+
+    @property
+    def entries(self) -> int:
+        return sum(part.entries for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         if source is not None:  # all parts look at equally many positions, so that their attention can be averaged

@@ -37,7 +37,7 @@ class MLP(TokenModel):
         """Whether tokens are looked up in a table or are one-hot vectors."""
         width: int = Field(default=64, gt=0)
         """Of an embedding."""
-        hidden: int = Field(default=512, gt=0)
+        hidden_width: int = Field(default=512, gt=0)
         """Units of the hidden layer."""
         activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
         dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -51,11 +51,11 @@ class MLP(TokenModel):
         one_hot = settings.input == "one-hot"
         self.embedding = None if one_hot else TokenEmbedding(vocab_size, settings.width)
         self.hidden: nn.Linear | OneHotLinear = (
-            OneHotLinear(settings.window, vocab_size, settings.hidden)
+            OneHotLinear(settings.window, vocab_size, settings.hidden_width)
             if one_hot
-            else nn.Linear(settings.window * settings.width, settings.hidden)
+            else nn.Linear(settings.window * settings.width, settings.hidden_width)
         )
-        self.output = output_layer(settings.output, settings.hidden, vocab_size, self.embedding)
+        self.output = output_layer(settings.output, settings.hidden_width, vocab_size, self.embedding)
         if self.embedding is not None:
             nn.init.normal_(self.embedding.weight, std=settings.width**-0.5)
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from pydantic import ByteSize, Field, model_validator
 from torch import Tensor
 
-from seqlab.data.scratch import Scratch
+from seqlab.data.storage.scratch import Scratch
 from seqlab.errors import DataError
 from seqlab.models import ngram_smoothing as smoothing
 from seqlab.models.language_model import LanguageModel, Output, State, no_source, real_lengths
 from seqlab.models.ngram_counting import END, Level, Text, count_ngrams
 from seqlab.models.ngram_smoothing import Smoothing
-from seqlab.models.ngram_tables import Tables, make_tables
+from seqlab.models.ngram_tables import NGramTables, make_tables
 from seqlab.recipe import PartSettings
 
 UNSEEN = -1  # instead of a context's id: it was never seen
@@ -109,7 +109,7 @@ class NGram(LanguageModel):
         self.normalised = settings.smoothing != "stupid-backoff"
         nothing = np.zeros(0)
         self.set_tables(
-            Tables(
+            NGramTables(
                 [nothing.astype(np.int64)] * (self.order - 1),
                 [np.full(vocab_size, -math.log(vocab_size)), *[nothing] * (self.order - 1)],
                 [np.zeros(vocab_size), *[nothing] * (self.order - 2)][: self.order - 1],
@@ -135,7 +135,7 @@ class NGram(LanguageModel):
             hint = "make room there (about 15 times the text), or set model.memory higher"
             raise DataError(what, where=str(folder), hint=hint) from None
 
-    def _counted(self, text: Text, scratch: Scratch) -> Tables:
+    def _counted(self, text: Text, scratch: Scratch) -> NGramTables:
         levels: list[Level] = []
         for level in count_ngrams(text, self.settings.thresholds, scratch):
             levels.append(level)
@@ -161,7 +161,7 @@ class NGram(LanguageModel):
             case "modified-kneser-ney":
                 return smoothing.kneser_ney(smoothing.three_discounts)
 
-    def set_tables(self, tables: Tables) -> None:
+    def set_tables(self, tables: NGramTables) -> None:
         """Use tables, made here or elsewhere."""
         place = next((buffer.device for buffer in self.buffers()), None)
 

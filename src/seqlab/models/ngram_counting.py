@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.data.scratch import Column, Integers, Ranges, Scratch
+from seqlab.data.storage.scratch import Integers, Ranges, Scratch, ScratchColumn
 from seqlab.errors import DataError
 
 END = 0
@@ -34,10 +34,10 @@ LARGEST = int(np.iinfo(np.int64).max)
 class Level:
     """The k-grams of a text for one k, in the order of their keys; for k = 1, every id of the vocabulary."""
 
-    key: Column
-    suffix: Column
+    key: ScratchColumn
+    suffix: ScratchColumn
     """The id of each k-gram without its first token."""
-    count: Column
+    count: ScratchColumn
     begins: int = 0
     """So many, the first ones, begin a document: they begin with `<end>` and go on."""
     least: int = 0
@@ -89,7 +89,7 @@ def count_ngrams(text: Text, thresholds: list[int], scratch: Scratch) -> Iterato
     yield _nothing(scratch)
     level = _words(text, scratch)
     yield level
-    ids: Text | Column = text  # at each position: the id of the k-gram that ends there; −1 where there is none
+    ids: Text | ScratchColumn = text  # at each position: the id of the k-gram that ends there; −1 where there is none
     for order, threshold in enumerate(thresholds[1:], start=2):
         if len(level) * text.vocab_size > LARGEST:
             what = f"{len(level):,} n-grams of order {order - 1} and {text.vocab_size:,} tokens are too many together"
@@ -110,7 +110,7 @@ class _Positions:
     """The k-grams that end at each position of a text, given what the (k−1)-grams there are called."""
 
     text: Text
-    ids: Text | Column
+    ids: Text | ScratchColumn
     scratch: Scratch
     order: int
 
@@ -125,7 +125,7 @@ class _Positions:
                 self.ids.read(start, stop)[there],
             )
 
-    def named(self, ranges: Ranges) -> Column:
+    def named(self, ranges: Ranges) -> ScratchColumn:
         """The ids of the k-grams, which the ranges have found out."""
         named = self.scratch.column()
         named.append(np.array([-1]))
@@ -133,7 +133,7 @@ class _Positions:
             ids = np.full(len(context), -1)
             ids[there] = ranges.collect(context[there])
             named.append(ids)
-        if isinstance(self.ids, Column):
+        if isinstance(self.ids, ScratchColumn):
             self.ids.drop()
         return named
 
@@ -171,7 +171,7 @@ def _words(text: Text, scratch: Scratch) -> Level:
     return replace(level, seen=int((count > 0).sum()), once=int((count == 1).sum()))
 
 
-def _bounds(count: Column, scratch: Scratch) -> Integers:
+def _bounds(count: ScratchColumn, scratch: Scratch) -> Integers:
     """Bounds of ranges of contexts: without its last context, a range takes up to half of the memory."""
     bounds, before, half = [np.zeros(1, dtype=np.int64)], 0, max(scratch.rows // 2, 1)
     for start, stop in scratch.pieces(len(count)):

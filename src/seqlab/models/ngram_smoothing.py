@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.data.scratch import Integers
+from seqlab.data.storage.scratch import Integers
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

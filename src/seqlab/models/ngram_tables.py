@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seqlab.data.scratch import Column, Integers, Numbers, Ranges, Scratch
+from seqlab.data.storage.scratch import Integers, Numbers, Ranges, Scratch, ScratchColumn
 from seqlab.models.ngram_counting import Level
 from seqlab.models.ngram_smoothing import Children, Estimate, Flags, Smoothing
 
 
 @dataclass(frozen=True)
-class Tables:
+class NGramTables:
     """log p(w | h) of each n-gram hw and the log-backoff of each context h, by order; natural logarithms.
 
     score(w | h) = log p(w | h) where hw is there, else log-backoff(h) + score(w | h')
@@ -33,7 +33,7 @@ class Tables:
     """For each order: how many n-grams the text has, and how many of them once. Empty where that is not known."""
 
 
-def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> Tables:
+def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> NGramTables:
     """The tables of n-grams of orders 0, 1, …, which are used up on the way."""
     orders: list[_Order] = []
     vocab_size, seen = len(levels[1]), levels[1].count.read() > 0
@@ -46,7 +46,7 @@ def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> 
         lower.drop()
         lower = order.probability
         orders.append(order)
-    return Tables(
+    return NGramTables(
         [order.key.read() for order in orders[1:]],
         [order.log_probability.read() for order in orders],
         [order.log_backoff.read() for order in orders[1:]],
@@ -87,7 +87,7 @@ class _Order:
         self.log_backoff = self.scratch.column(np.float32)
         self.probability = self.scratch.column(np.float64)  # of all n-grams, by their ids, for the order above this
 
-    def smooth(self, lower: Column) -> None:
+    def smooth(self, lower: ScratchColumn) -> None:
         """Fill the columns, given the probabilities of the order below."""
         counts = self._counts()
         histogram = self._histogram(counts)
@@ -123,7 +123,7 @@ class _Order:
             probability[kept] = estimate.probability
             self.probability.append(probability)
 
-    def _counts(self) -> Column:
+    def _counts(self) -> ScratchColumn:
         """How often each n-gram was seen; or for a(·) of Kneser-Ney, how many different tokens came before it."""
         if not self.smoothing.company or self.longer is None:
             return self.level.count
@@ -141,14 +141,14 @@ class _Order:
         before.drop()
         return counts
 
-    def _histogram(self, counts: Column) -> Integers:
+    def _histogram(self, counts: ScratchColumn) -> Integers:
         """How many n-grams have a count of 0, 1, 2, 3, 4, and 5 or more."""
         total = np.zeros(6, dtype=np.int64)
         for start, stop in self.scratch.pieces(len(counts)):
             total += np.bincount(np.minimum(counts.read(start, stop), 5), minlength=6)
         return total
 
-    def _looked_up(self, lower: Column) -> Ranges:
+    def _looked_up(self, lower: ScratchColumn) -> Ranges:
         """For each n-gram that is kept, the probability of the same without its first token."""
         found = Ranges(self.scratch, self.scratch.even_bounds(len(lower)), answers=np.float64)
         for start, stop in self.scratch.pieces(len(self.level)):

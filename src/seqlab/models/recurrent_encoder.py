@@ -48,15 +48,15 @@ class RecurrentEncoder(Encoder):
 
     def __init__(self, settings: Settings, vocab_size: int, alphabet_size: int = 0, conditions: int = 0) -> None:
         super().__init__()
-        hidden, embedded = settings.width, settings.embedding or settings.width
+        width, embedded = settings.width, settings.embedding or settings.width
         self.embedding = TokenEmbedding(vocab_size, embedded)
         self.drop_words = EmbeddingDropout(settings.embedding_dropout, vocab_size)
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.characters = character_reader(settings.characters, alphabet_size) if settings.characters else None
         read = embedded if self.characters is None else embedded + self.characters.width
-        self.recurrent = settings.built(read, hidden, self.dropout, settings.both_ways)
+        self.recurrent = settings.built(read, width, self.dropout, settings.both_ways)
         self.directions = 2 if settings.both_ways and settings.depth else 1
-        self.width = hidden * self.directions if settings.depth else read
+        self.width = width * self.directions if settings.depth else read
         torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
         self.conditions = Conditions(vocab_size, conditions, embedded)
 

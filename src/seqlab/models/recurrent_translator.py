@@ -19,10 +19,10 @@ from seqlab.nn.attention import room_for
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.dropout import Mask, dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
-from seqlab.nn.looking import LookingSettings, looking
 from seqlab.nn.output import OutputSettings, output_layer
 from seqlab.nn.recording import through_time
 from seqlab.nn.recurrent import Recurrent, Stack, both
+from seqlab.nn.source_attention import SourceAttentionSettings, source_attention
 from seqlab.recipe import PartSettings
 
 
@@ -73,7 +73,7 @@ class RecurrentDecoder(Decoder):
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
         """Of every layer."""
-        attention: LookingSettings = None
+        attention: SourceAttentionSettings = None
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
@@ -87,7 +87,9 @@ class RecurrentDecoder(Decoder):
         self.scale = width**0.5  # embeddings that are also the output begin small, too small to be read
         self.embedding = TokenEmbedding(vocab_size, width) if embedding is None else embedding
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
-        self.attention = None if settings.attention is None else looking(settings.attention, width, source_width)
+        self.attention = (
+            None if settings.attention is None else source_attention(settings.attention, width, source_width)
+        )
         context = 0 if self.attention is None else source_width
         fed = context if self.attention is not None and self._reads_context else 0
         self.lowest = Recurrent([settings.made(0, width + fed, width)], arrangement=settings)
@@ -134,7 +136,7 @@ class RecurrentDecoder(Decoder):
             x, layers = self.lowest(x, [lowest], mask)
             contexts, _ = self.attention(x, **_shared(after))
             x = torch.cat([x, contexts], -1)
-        contexts = x[..., self.lowest.layers[0].hidden :]
+        contexts = x[..., self.lowest.layers[0].width :]
         if len(self.above.layers):
             x, more = self.above(self.dropout(x), above, mask)
             layers, x = [*layers, *more], torch.cat([x, contexts], -1)

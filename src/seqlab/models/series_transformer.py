@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.models.forecasters import Forecaster, changed, dense
 from seqlab.nn.attention import Places, SelfAttention
-from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
+from seqlab.nn.blocks import Block, TransformerSettings, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.positions import AnyPosition, position
 from seqlab.nn.recording import note
@@ -27,7 +27,7 @@ class SeriesTransformer(Forecaster):
 
     every_step = True
 
-    class Settings(PartSettings, Tower):
+    class Settings(PartSettings, TransformerSettings):
         from_last: bool = False
         """Whether to forecast the change from the last value."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]

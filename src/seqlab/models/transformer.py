@@ -17,7 +17,7 @@ from seqlab.models.language_model import Output, State
 from seqlab.models.transformer_encoder import TransformerEncoder
 from seqlab.models.translator import Decoder, Translator, owners
 from seqlab.nn.attention import CrossAttention, Places, SelfAttention, Source
-from seqlab.nn.blocks import Block, Tower, feed_forward
+from seqlab.nn.blocks import Block, TransformerSettings, feed_forward
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.output import OutputSettings, output_layer
@@ -29,7 +29,7 @@ from seqlab.recipe import PartSettings
 class TransformerDecoder(Decoder):
     """x = √D E[w] + P, through `depth` causal blocks that also look at the source, and a norm; p = softmax(E x)"""
 
-    class Settings(PartSettings, Tower):
+    class Settings(PartSettings, TransformerSettings):
         depth: int = Field(default=4, gt=0, le=1000)
         """Blocks of the decoder."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
@@ -53,7 +53,7 @@ class TransformerDecoder(Decoder):
         real, states = encoded.mask, encoded.states[encoded.mask]  # nothing is computed where there is padding
         state.shared, state.owner = {"real": real}, owners(len(real), state.lengths)
         for layer, block in enumerate(self.blocks):
-            k, v = cast(Block, block).look.read(states, real)
+            k, v = cast(Block, block).cross_attend.read(states, real)
             state.shared |= {f"keys.{layer}": k.contiguous(), f"values.{layer}": v.contiguous()}
         return state
 
@@ -74,7 +74,7 @@ class TransformerDecoder(Decoder):
         x = self._embed(tokens, time)
         places = self.position.placed(Places(time, len(time)), x)
         for block in self.blocks:
-            k, v = cast(Block, block).look.read(encoded.states)
+            k, v = cast(Block, block).cross_attend.read(encoded.states)
             x = block(x, source=Source(k, v, encoded.mask), places=places)
         return Output(self.norm(x), None)
 
@@ -85,8 +85,8 @@ class TransformerDecoder(Decoder):
 
 def _block(settings: TransformerDecoder.Settings, source_width: int) -> Block:
     attend, feed = SelfAttention(**settings.attention), feed_forward(settings)
-    look = CrossAttention(**settings.attention, source_width=source_width)
-    return Block(attend, feed, settings.new_norm, settings.dropout, look, settings.norm_first)
+    cross_attend = CrossAttention(**settings.attention, source_width=source_width)
+    return Block(attend, feed, settings.new_norm, settings.dropout, cross_attend, settings.norm_first)
 
 
 class Transformer(Translator):
@@ -105,7 +105,7 @@ class Transformer(Translator):
         @property
         def encoder(self) -> TransformerEncoder.Settings:
             depth = self.depth if self.encoder_depth is None else self.encoder_depth
-            own = {name: getattr(self, name) for name in (*Tower.model_fields, "position")}
+            own = {name: getattr(self, name) for name in (*TransformerSettings.model_fields, "position")}
             return TransformerEncoder.Settings(kind="transformer-encoder", **{**own, "depth": depth})
 
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:

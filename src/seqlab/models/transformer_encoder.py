@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoded, Encoder, padded
 from seqlab.nn.attention import Places, SelfAttention, room_for, spread
-from seqlab.nn.blocks import Block, Tower, feed_forward, start_as_gpt2
+from seqlab.nn.blocks import Block, TransformerSettings, feed_forward, start_as_gpt2
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import Conditions, TokenEmbedding
 from seqlab.nn.positions import AnyPosition, position
@@ -27,7 +27,7 @@ class TransformerEncoder(Encoder):
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, with norms before the parts.
     """
 
-    class Settings(PartSettings, Tower):
+    class Settings(PartSettings, TransformerSettings):
         depth: int = Field(default=2, ge=0, le=1000)
         both_ways: bool = True
         """Whether positions also look at what comes after them."""

@@ -56,6 +56,7 @@ class Translator(TokenModel):
 
     encoder: Encoder
     decoder: Decoder
+    reads_sources = True
 
     takes = ("conditions",)
 

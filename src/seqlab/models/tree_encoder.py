@@ -15,7 +15,7 @@ from torch import Tensor
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.embedding import TokenEmbedding
-from seqlab.nn.trees import Activation, RecursiveCell, TreeCell, TreeLSTMCell, upwards
+from seqlab.nn.tree_cells import Activation, RecursiveCell, TreeCell, TreeLSTMCell, upwards
 from seqlab.recipe import PartSettings
 
 

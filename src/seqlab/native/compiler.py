@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from seqlab.data.cache import cache_folder, temporary_folder
+from seqlab.data.storage.cache import cache_folder, temporary_folder
 from seqlab.errors import DataError, caution
 
 HEADERS = Path(__file__).parent

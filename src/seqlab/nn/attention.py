@@ -46,7 +46,7 @@ class Places:
         return torch.arange(len(self.positions), device=self.positions.device)[:, None]
 
     @cached_property
-    def hidden(self) -> Tensor:
+    def score_mask(self) -> Tensor:
         """(B, 1, T, C'), added to scores: −∞ where a position may not look, else 0; and with a bias (B, H, T, C')."""
         positions = self.positions if self.positions.dim() == 2 else self.positions[None]
         later = torch.arange(self.length, device=positions.device) > positions[:, None, :, None]
@@ -216,7 +216,7 @@ class SelfAttention(Part):
             heads = attended(self, q, k, v, *self._seen(mask, places))
         else:
             k, v = cache.append(k, v)
-            heads = attended(self, q.transpose(1, 2), k, v, cache.places.hidden.to(q.dtype))
+            heads = attended(self, q.transpose(1, 2), k, v, cache.places.score_mask.to(q.dtype))
         joined = heads.transpose(1, 2).flatten(2)
         return note(self, "output", self.output(joined[mask] if flat else joined))
 
@@ -226,7 +226,7 @@ class SelfAttention(Part):
         if places is None or places.bias is None:
             return real, self.causal
         if self.causal:
-            return places.hidden, False
+            return places.score_mask, False
         return places.bias if real is None else places.bias.masked_fill(~real, -torch.inf), False
 
 

@@ -20,7 +20,7 @@ from seqlab.nn.dropout import Dropout
 from seqlab.nn.normalisers import NORMALISERS, NormaliserName
 from seqlab.nn.norms import Norm, NormName, norm_of
 from seqlab.nn.part import Part
-from seqlab.nn.positions import PositionSettings, Shape
+from seqlab.nn.positions import PositionSettings, PositionShape
 from seqlab.nn.recording import note
 from seqlab.recipe import Settings
 
@@ -43,10 +43,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": torc
 class FeedForward(Part):
     """W₂ g(W₁ x), with the tanh form of gelu as in GPT, relu as in 2017, or swish."""
 
-    def __init__(self, width: int, hidden: int, activation: Activation = "gelu", bias: bool = True) -> None:
+    def __init__(self, width: int, hidden_width: int, activation: Activation = "gelu", bias: bool = True) -> None:
         super().__init__()
-        self.expand = nn.Linear(width, hidden, bias=bias)
-        self.contract = nn.Linear(hidden, width, bias=bias)
+        self.expand = nn.Linear(width, hidden_width, bias=bias)
+        self.contract = nn.Linear(hidden_width, width, bias=bias)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,11 +57,11 @@ class FeedForward(Part):
 class GatedFeedForward(Part):
     """W₂ (g(V x) ∘ W₁ x); Shazeer 2020, https://arxiv.org/abs/2002.05202"""
 
-    def __init__(self, width: int, hidden: int, activation: Activation = "swish", bias: bool = True) -> None:
+    def __init__(self, width: int, hidden_width: int, activation: Activation = "swish", bias: bool = True) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, hidden, bias=bias)
-        self.expand = nn.Linear(width, hidden, bias=bias)
-        self.contract = nn.Linear(hidden, width, bias=bias)
+        self.gate = nn.Linear(width, hidden_width, bias=bias)
+        self.expand = nn.Linear(width, hidden_width, bias=bias)
+        self.contract = nn.Linear(hidden_width, width, bias=bias)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class GatedFeedForward(Part):
 
 
 class Block(Part):
-    """x + attend(norm(x)), then x + look(norm(x)) at a source if there is one, then x + feed(norm(x)).
+    """x + attend(norm(x)), then x + cross_attend(norm(x)) to a source if there is one, then x + feed(norm(x)).
 
     Norms stand before the parts, as in GPT-2, or after the sums, norm(x + attend(x)), as in 2017.
     """
@@ -81,15 +81,15 @@ class Block(Part):
         feed: FeedForward | GatedFeedForward,
         norm: Norm,
         dropout: float = 0.0,
-        look: CrossAttention | None = None,
+        cross_attend: CrossAttention | None = None,
         norm_first: bool = True,
     ) -> None:
         super().__init__()
         self.attend: SelfAttention
         self.feed: FeedForward | GatedFeedForward
         self.norm_attend, self.attend = norm(), attend
-        if look is not None:
-            self.norm_look, self.look = norm(), look
+        if cross_attend is not None:
+            self.norm_cross_attend, self.cross_attend = norm(), cross_attend
         self.norm_feed, self.feed = norm(), feed
         self.dropout, self.norm_first = Dropout(dropout), norm_first
 
@@ -108,7 +108,7 @@ class Block(Part):
     ) -> Tensor:
         x = self._add(x, self.norm_attend, lambda y: self.attend(y, cache, mask, places))
         if source is not None:
-            x = self._add(x, self.norm_look, lambda y: self.look(y, source))
+            x = self._add(x, self.norm_cross_attend, lambda y: self.cross_attend(y, source))
         return self._add(x, self.norm_feed, self.feed)
 
     def _add(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
@@ -117,7 +117,7 @@ class Block(Part):
         return norm(x + self.dropout(part(x)))  # type: ignore[no-any-return]
 
 
-class Tower(Settings):
+class TransformerSettings(Settings):
     """What the recipes of all Transformers say of their blocks: how many there are, of which size, from which parts."""
 
     width: int = Field(default=128, gt=0)
@@ -133,8 +133,8 @@ class Tower(Settings):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Apart, because it costs the fused kernel on the CPU."""
-    hidden: int | None = Field(default=None, gt=0)
-    """The width inside of the feed-forward parts; 4 · width by default."""
+    hidden_width: int | None = Field(default=None, gt=0)
+    """The width of the hidden layer of feed-forward parts; 4 · width by default."""
     activation: Activation = "gelu"
     gated: bool = False
     """Whether feed-forward parts multiply what they read by a gate: W₂ (g(V x) ∘ W₁ x)."""
@@ -178,14 +178,14 @@ class Tower(Settings):
             raise RecipeError(what, where="model.position.concatenate", hint=hint)
         return self.width - position.taken
 
-    def shape(self, length: int | None = None, causal: bool = True) -> Shape:
+    def shape(self, length: int | None = None, causal: bool = True) -> PositionShape:
         """What positions have to fit."""
-        return Shape(self.width, self.heads, self.head_width or self.width // self.heads, length, causal)
+        return PositionShape(self.width, self.heads, self.head_width or self.width // self.heads, length, causal)
 
 
-def feed_forward(settings: Tower) -> FeedForward | GatedFeedForward:
+def feed_forward(settings: TransformerSettings) -> FeedForward | GatedFeedForward:
     kind = GatedFeedForward if settings.gated else FeedForward
-    return kind(settings.width, settings.hidden or 4 * settings.width, settings.activation, settings.bias)
+    return kind(settings.width, settings.hidden_width or 4 * settings.width, settings.activation, settings.bias)
 
 
 def start_as_gpt2(model: nn.Module, depth: int) -> None:
@@ -194,5 +194,5 @@ def start_as_gpt2(model: nn.Module, depth: int) -> None:
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.dim() > 1:
-            ends_branch = name.endswith(("attend.output.weight", "look.output.weight", "feed.contract.weight"))
+            ends_branch = name.endswith(("attend.output.weight", "cross_attend.output.weight", "feed.contract.weight"))
             nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if ends_branch else 0.02)

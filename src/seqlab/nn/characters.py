@@ -89,8 +89,8 @@ class ConvolutionalCharacters(CharacterReader):
     def __init__(self, settings: Settings, alphabet_size: int) -> None:
         super().__init__(alphabet_size, settings.embedding)
         self.width = settings.width
-        taps = 2 * settings.reach + 1
-        self.convolution = nn.Conv1d(settings.embedding, settings.width, taps, padding=settings.reach)
+        kernel_size = 2 * settings.reach + 1
+        self.convolution = nn.Conv1d(settings.embedding, settings.width, kernel_size, padding=settings.reach)
 
     def forward(self, spellings: Tensor) -> Tensor:
         mask = (spellings != 0)[:, None]  # (U, 1, L)

@@ -1,6 +1,6 @@
 """Convolution over the past, in pieces of any length: what a piece has to know of those before is its state.
 
-B batch · T time · D width · K taps · P = (K − 1) · dilation past positions
+B batch · T time · D width · K kernel size · P = (K − 1) · dilation past positions
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 class CausalConvolution(nn.Module):
     """y_t = W [x_{t − (K−1)d}; …; x_{t−d}; x_t] + b; before the text there are zeros.
 
-    One product with the taps side by side: on the CPU it is as fast as the library's convolution, and a row's bits do
-    not depend on its neighbours once the map is packed for decoding.
+    One product with the K positions side by side: on the CPU it is as fast as the library's convolution, and a row's
+    bits do not depend on its neighbours once the map is packed for decoding.
     """
 
-    def __init__(self, width: int, out: int, taps: int, dilation: int = 1) -> None:
+    def __init__(self, width: int, out: int, kernel_size: int, dilation: int = 1) -> None:
         super().__init__()
-        self.taps, self.dilation, self.past = taps, dilation, (taps - 1) * dilation
-        self.linear = nn.Linear(taps * width, out)
+        self.kernel_size, self.dilation, self.past = kernel_size, dilation, (kernel_size - 1) * dilation
+        self.linear = nn.Linear(kernel_size * width, out)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (B, T, D) after `before` (B, P, D) → y (B, T, out), and all that was read (B, P + T, D)."""
@@ -27,8 +27,8 @@ class CausalConvolution(nn.Module):
             before = x.new_zeros(x.shape[0], self.past, x.shape[2])
         history = torch.cat([before, x], 1)
         time = x.shape[1]
-        taps = [history[:, start : start + time] for start in range(0, self.past + 1, self.dilation)]
-        return self.linear(torch.cat(taps, -1)), history
+        read = [history[:, start : start + time] for start in range(0, self.past + 1, self.dilation)]
+        return self.linear(torch.cat(read, -1)), history
 
 
 def last_positions(history: Tensor, past: int, mask: Tensor | None = None) -> Tensor:

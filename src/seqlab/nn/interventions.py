@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.errors import SeqlabError, nearest
-from seqlab.nn.recording import Looker, Steps, looking
+from seqlab.nn.recording import Observer, Steps, observing
 
 Index = int | Sequence[int] | None
 """One, or several, or all of them."""
@@ -95,12 +95,12 @@ def intervene(model: nn.Module, changes: Mapping[tuple[str, str], Change]) -> It
         if not isinstance(place, tuple) or len(place) != 2:
             raise SeqlabError(f"{place!r} is no place", hint='give a path and a name: ("blocks.3.attend", "heads")')
     one = _Interventions(model, changes)
-    with looking(one):
+    with observing(one):
         yield
     one.check()
 
 
-class _Interventions(Looker):
+class _Interventions(Observer):
     changes = True
 
     def __init__(self, model: nn.Module, changes: Mapping[tuple[str, str], Change]) -> None:
@@ -109,11 +109,11 @@ class _Interventions(Looker):
         self.reached: set[int] = set()
         self.noted: dict[int, set[str]] = defaultdict(set)
 
-    def looks(self, part: nn.Module, name: str | None) -> bool:
+    def watches(self, part: nn.Module, name: str | None) -> bool:
         if name is not None:  # a part that asks about a name is one that can note it
             for _, _, number in self.at.get(part, ()):
                 self.noted[number].add(name)
-        return super().looks(part, name)
+        return super().watches(part, name)
 
     def note(self, part: nn.Module, name: str, value: Tensor, steps: Steps | None) -> Tensor:
         for path, wanted, number in self.at.get(part, ()):

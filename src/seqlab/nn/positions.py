@@ -30,7 +30,7 @@ class PositionSettings(PartSettings):
 AnyPosition = Annotated[SerializeAsAny[PositionSettings], Kind("position")]
 
 
-class Shape(NamedTuple):
+class PositionShape(NamedTuple):
     """What a position has to fit."""
 
     width: int
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     causal: bool = True
 
 
-def position(settings: PositionSettings, shape: Shape) -> Position:
+def position(settings: PositionSettings, shape: PositionShape) -> Position:
     """The part that a recipe names."""
     made: Position = registry.find("position", settings.kind)(settings, shape)
     return made
@@ -52,7 +52,7 @@ class Position(nn.Module):
 
     Settings: type[PositionSettings] = PositionSettings
 
-    def __init__(self, settings: PositionSettings, shape: Shape) -> None:
+    def __init__(self, settings: PositionSettings, shape: PositionShape) -> None:
         super().__init__()
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class InputSettings(PositionSettings):
 class AtInputs(Position):
     """x + P[t], or [x; P[t]]"""
 
-    def __init__(self, settings: InputSettings, shape: Shape) -> None:
+    def __init__(self, settings: InputSettings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         self.width, self.concatenate = settings.concatenate or shape.width, settings.concatenate > 0
 
@@ -109,7 +109,7 @@ class Learned(AtInputs):
         length: int | None = Field(default=None, gt=0)
         """How many positions there are, where the model does not say."""
 
-    def __init__(self, settings: Settings, shape: Shape) -> None:
+    def __init__(self, settings: Settings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         if (count := settings.length or shape.length) is None:
             hint = "say model.position.length, or choose sinusoidal"
@@ -156,7 +156,7 @@ class Rotary(Position):
         share: float = Field(default=1.0, gt=0, le=1)
         """Of the numbers of a head, how many are turned: R = share · K."""
 
-    def __init__(self, settings: Settings, shape: Shape) -> None:
+    def __init__(self, settings: Settings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         self.base, self.turned = settings.base, int(settings.share * shape.head_width)
         if self.turned % 2:
@@ -180,7 +180,7 @@ class Alibi(Position):
     Press et al. 2022, https://arxiv.org/abs/2108.12409
     """
 
-    def __init__(self, settings: PositionSettings, shape: Shape) -> None:
+    def __init__(self, settings: PositionSettings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         self.heads = shape.heads
 
@@ -216,7 +216,7 @@ class Buckets(Position):
                 raise ValueError(f"farthest {self.farthest} should be more than half of buckets {self.buckets}")
             return self
 
-    def __init__(self, settings: Settings, shape: Shape) -> None:
+    def __init__(self, settings: Settings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         self.farthest, self.causal = settings.farthest, shape.causal
         self.weight = nn.Parameter(torch.empty(settings.buckets, shape.heads))

@@ -42,15 +42,15 @@ def products(cell: Cell) -> list[tuple[Tensor, int]]:
     """The matrices that a step multiplies by, in order, and the width of what each is multiplied with."""
     found = []
 
-    def look(number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def add(number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         found.append((weight, x.shape[-1]))
         return F.linear(x, weight, bias)
 
     some = next(cell.parameters())
     inputs, zeros = (
-        cell.inputs(some.new_zeros(1, cell.width)),
-        tuple(some.new_zeros(1, cell.hidden) for _ in cell.parts),
+        cell.inputs(some.new_zeros(1, cell.input_width)),
+        tuple(some.new_zeros(1, cell.width) for _ in cell.parts),
     )
-    with unobserved(), Products(look):
+    with unobserved(), Products(add):
         cell.step(inputs, zeros)
     return found

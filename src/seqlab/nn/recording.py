@@ -38,7 +38,7 @@ def record(model: nn.Module, *places: Place) -> Iterator[Tape]:
     interventions, what is recorded is what the model goes on with.
     """
     tape = _Recording(model, places or ("*",))
-    with looking(tape):
+    with observing(tape):
         yield tape.tape
 
 
@@ -69,7 +69,7 @@ def note(part: nn.Module, name: str, value: Tensor) -> Tensor:
     if not _someone or torch.compiler.is_compiling():
         return value
     steps = _steps.get()
-    for one in _lookers.get():
+    for one in _observers.get():
         value = one.note(part, name, value, steps)
     return value
 
@@ -79,21 +79,21 @@ def recorded(part: nn.Module, name: str | None = None) -> bool:
 
     For values that are not there otherwise: they are computed beside the result.
     """
-    return looked_at() and _looks(part, name, changing=False)
+    return observed() and _watched(part, name, changing=False)
 
 
 def changed(part: nn.Module, name: str | None = None) -> bool:
     """Whether someone changes it: then the result is to be made of what `note` returns."""
-    return looked_at() and _looks(part, name, changing=True)
+    return observed() and _watched(part, name, changing=True)
 
 
-def _looks(part: nn.Module, name: str | None, changing: bool) -> bool:
-    return any(one.looks(part, name) for one in _lookers.get() if one.changes == changing)
+def _watched(part: nn.Module, name: str | None, changing: bool) -> bool:
+    return any(one.watches(part, name) for one in _observers.get() if one.changes == changing)
 
 
-def looked_at() -> bool:
+def observed() -> bool:
     """Whether there is anyone at all. Models compiled by the library cannot be looked into."""
-    return _someone and not torch.compiler.is_compiling() and bool(_lookers.get())
+    return _someone and not torch.compiler.is_compiling() and bool(_observers.get())
 
 
 def through_time(count: int, alone: bool = False) -> Steps:
@@ -105,23 +105,23 @@ def through_time(count: int, alone: bool = False) -> Steps:
 
     What is noted inside has one position each; `alone`, it has no dimension for time.
     """
-    return Steps(count, alone) if looked_at() else _UNSEEN
+    return Steps(count, alone) if observed() else _UNSEEN
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Nobody looks at what runs inside."""
-    token = _lookers.set(())
+    token = _observers.set(())
     try:
         yield
     finally:
-        _lookers.reset(token)
+        _observers.reset(token)
 
 
 # ---------------------------------------------------------------------- those who look
 
 
-class Looker(ABC):
+class Observer(ABC):
     """Someone who looks at some places of a model while it runs."""
 
     changes: ClassVar[bool]
@@ -138,11 +138,11 @@ class Looker(ABC):
                 raise SeqlabError(f"the model has no part '{pattern}'", hint=nearest(pattern, filter(None, parts)))
             for path in found:
                 self.at[parts[path]].append((path, name, number))
-        looked = {path for spots in self.at.values() for path, _, _ in spots}
-        above = {path[:dot] for path in looked for dot in range(len(path)) if path[dot] == "."} | {""}
-        self.above = {parts[path] for path in above} if looked else set()
+        watched = {path for spots in self.at.values() for path, _, _ in spots}
+        above = {path[:dot] for path in watched for dot in range(len(path)) if path[dot] == "."} | {""}
+        self.above = {parts[path] for path in above} if watched else set()
 
-    def looks(self, part: nn.Module, name: str | None) -> bool:
+    def watches(self, part: nn.Module, name: str | None) -> bool:
         """At what a part notes under a name; without a name, at anything that it or a part below notes."""
         if name is None:
             return part in self.at or part in self.above
@@ -160,7 +160,7 @@ def _matching(pattern: str, paths: Collection[str], below: bool) -> list[str]:
     return [one for one in paths if fnmatchcase(one, pattern) or (below and fnmatchcase(one, f"{pattern}.*"))]
 
 
-class _Recording(Looker):
+class _Recording(Observer):
     changes = False
 
     def __init__(self, model: nn.Module, places: Sequence[Place]) -> None:
@@ -180,24 +180,24 @@ class _Recording(Looker):
         return keep
 
 
-_lookers: ContextVar[tuple[Looker, ...]] = ContextVar("lookers", default=())
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("lookers", default=())
 """Those who change things come first: the others see what became of them."""
 _someone, _count, _counting = False, 0, Lock()
 """Whether anyone looks at anything, in whatever thread: all that it costs where nobody does."""
 
 
 @contextmanager
-def looking(one: Looker) -> Iterator[None]:
-    token = _lookers.set(tuple(sorted([*_lookers.get(), one], key=lambda looker: not looker.changes)))
-    _count_lookers(1)
+def observing(one: Observer) -> Iterator[None]:
+    token = _observers.set(tuple(sorted([*_observers.get(), one], key=lambda observer: not observer.changes)))
+    _count_observers(1)
     try:
         yield
     finally:
-        _count_lookers(-1)
-        _lookers.reset(token)
+        _count_observers(-1)
+        _observers.reset(token)
 
 
-def _count_lookers(more: int) -> None:
+def _count_observers(more: int) -> None:
     global _someone, _count
     with _counting:
         _count += more

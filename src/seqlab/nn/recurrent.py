@@ -19,7 +19,7 @@ from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.products import Products, products
-from seqlab.nn.recording import changed, looked_at, note, recorded, remark, through_time, unobserved
+from seqlab.nn.recording import changed, note, observed, recorded, remark, through_time, unobserved
 from seqlab.recipe import Kind, PartSettings, Settings
 
 States = Sequence[Tensor]
@@ -39,10 +39,10 @@ class Arrangement(Settings):
     layer_norm: bool = False
     """Normalises what a cell reads of x, and each of its products with the state."""
 
-    def widths_below(self, width: int, hidden: int, depth: int) -> list[int]:
-        """What each of `depth` layers reads: the inputs, or the layer below, of which `hidden` is the width."""
-        above = hidden + width if self.connections == "skip" else hidden
-        return ([width] + [above] * (depth - 1))[:depth]
+    def widths_below(self, input_width: int, width: int, depth: int) -> list[int]:
+        """What each of `depth` layers reads: the inputs, or the layer below, which is `width` wide."""
+        above = width + input_width if self.connections == "skip" else width
+        return ([input_width] + [above] * (depth - 1))[:depth]
 
 
 class Stack(Arrangement):
@@ -66,17 +66,17 @@ class Stack(Arrangement):
             raise ValueError(f"depth is {self.depth}, but {len(self.cell)} cells are listed, one a layer")
         return self
 
-    def made(self, number: int, width: int, hidden: int) -> Cell:
+    def made(self, number: int, input_width: int, width: int) -> Cell:
         """A cell for a layer, counted from 0; above the last layer, one more of its kind."""
         settings = self.cell[min(number, len(self.cell) - 1)] if isinstance(self.cell, list) else self.cell
-        cell: Cell = registry.find("cell", settings.kind)(width, hidden, settings)
+        cell: Cell = registry.find("cell", settings.kind)(input_width, width, settings)
         return cell
 
-    def built(self, width: int, hidden: int, dropout: nn.Module, both_ways: bool = False) -> Recurrent:
-        """All layers over inputs of a width; `hidden` is that of each direction."""
-        widths = self.widths_below(width, 2 * hidden if both_ways else hidden, self.depth)
+    def built(self, input_width: int, width: int, dropout: nn.Module, both_ways: bool = False) -> Recurrent:
+        """All layers; `width` is that of each direction."""
+        widths = self.widths_below(input_width, 2 * width if both_ways else width, self.depth)
         there, *back = (
-            [self.made(number, below, hidden) for number, below in enumerate(widths)] for _ in range(1 + both_ways)
+            [self.made(number, below, width) for number, below in enumerate(widths)] for _ in range(1 + both_ways)
         )
         return Recurrent(there, dropout, back=back[0] if back else (), arrangement=self)
 
@@ -110,7 +110,7 @@ class Recurrent(nn.Module):
         self.fuse = fuse
         self.gates = nn.ModuleList()
         if self.own.connections == "highway":
-            widths = [cell.hidden * (2 if back else 1) for cell in cells[1:]]
+            widths = [cell.width * (2 if back else 1) for cell in cells[1:]]
             self.gates.extend(nn.Linear(width, width) for width in widths)
             for gate in self.gates:
                 nn.init.constant_(cast(nn.Linear, gate).bias, -1.0)  # at first, x passes
@@ -121,7 +121,7 @@ class Recurrent(nn.Module):
     def start(self, rows: int, like: Tensor) -> list[CellState]:
         """All parts of all layers at zero, of the device and the precision of a tensor; in a layer, → before ←."""
         layers = zip(self.layers, self.back, strict=True) if len(self.back) else ((cell,) for cell in self.layers)
-        return [tuple(like.new_zeros(rows, cell.hidden) for cell in cells for _ in cell.parts) for cells in layers]
+        return [tuple(like.new_zeros(rows, cell.width) for cell in cells for _ in cell.parts) for cells in layers]
 
     def forward(
         self, x: Tensor, state: Sequence[CellState], mask: Tensor | None = None
@@ -195,7 +195,7 @@ class _Norms(nn.Module):
     def __init__(self, cell: Cell) -> None:
         super().__init__()
         some = next(cell.parameters())
-        self.inputs = nn.LayerNorm(cell.inputs(some.new_zeros(1, cell.width)).shape[-1])
+        self.inputs = nn.LayerNorm(cell.inputs(some.new_zeros(1, cell.input_width)).shape[-1])
         self.products = nn.ModuleList(nn.LayerNorm(len(weight)) for weight, _ in products(cell))
 
 
@@ -217,7 +217,7 @@ class _Window:
         if not cell.training:
             return
         if own.zoneout:
-            shape = (*x.shape[:2], cell.hidden)
+            shape = (*x.shape[:2], cell.width)
             self.steps += [torch.rand(shape, dtype=x.dtype, device=x.device) < own.zoneout for _ in cell.parts]
         if own.recurrent_dropout or own.weight_drop:
             seen = products(cell)
@@ -246,7 +246,7 @@ class _Window:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # what is to be expected
             after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
-        if looked_at():
+        if observed():
             after = tuple(note(self.cell, name, part) for name, part in zip(self.cell.parts, after, strict=True))
         if self.masked:
             after = tuple(torch.where(steps[1] != 0, b, a) for a, b in zip(before, after, strict=True))

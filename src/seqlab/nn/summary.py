@@ -20,10 +20,10 @@ SummaryKind = Literal["last", "max", "mean", "attention"]
 def summary(kind: SummaryKind, width: int, directions: int = 1) -> Summary:
     """The summary of that name, for states of this width that were read in one or two directions."""
     made: dict[str, Callable[[], Summary]] = {
-        "last": lambda: Last(directions),
-        "max": Max,
-        "mean": Mean,
-        "attention": lambda: Attention(width),
+        "last": lambda: LastSummary(directions),
+        "max": MaxSummary,
+        "mean": MeanSummary,
+        "attention": lambda: AttentionSummary(width),
     }
     return made[kind]()
 
@@ -32,7 +32,7 @@ class Summary(nn.Module):
     """forward(states (B, T, W), mask (B, T)) → (B, W). Real positions come first, and every row has one."""
 
 
-class Last(Summary):
+class LastSummary(Summary):
     """→h_T, the state that has read all of it; of two directions [→h_T; ←h_1]."""
 
     def __init__(self, directions: int = 1) -> None:
@@ -47,14 +47,14 @@ class Last(Summary):
         return torch.cat([ends[:, :half], states[:, 0, half:]], -1)
 
 
-class Max(Summary):
+class MaxSummary(Summary):
     """max_t h_t, for each of the W numbers by itself."""
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         return states.masked_fill(~mask[..., None], -torch.inf).max(1).values
 
 
-class Mean(Summary):
+class MeanSummary(Summary):
     """1/T Σ_t h_t"""
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Mean(Summary):
         return real.sum(1) / mask.sum(1, keepdim=True)
 
 
-class Attention(Summary):
+class AttentionSummary(Summary):
     """Σ_t a_t h_t, a = softmax(q · tanh(W h_t + b)), with a query q that is learnt.
 
     Yang et al. 2016, https://aclanthology.org/N16-1174

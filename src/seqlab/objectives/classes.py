@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.models.language_model import State

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.forecasters import Forecaster
 from seqlab.models.language_model import State
 from seqlab.nn.summary import last

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.language_model import LanguageModel, Output, State
 from seqlab.objectives.forcing import Forcing, forced
 from seqlab.objectives.objective import Loss, Objective

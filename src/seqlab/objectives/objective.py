@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from torch import Tensor, nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.models.language_model import State
 from seqlab.recipe import PartSettings
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from seqlab import registry
 from seqlab.errors import RecipeError
 from seqlab.recipe import PartSettings, part_settings
-from seqlab.recipe_tree import Tree
+from seqlab.recipe_tree import RecipeTree
 from seqlab.training.trainer import Silence, Watcher
 
 Watch = Callable[[str], AbstractContextManager[Watcher]]
@@ -54,7 +54,7 @@ class Study(ABC):
 
 def load(study: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Study:
     """A shipped study by name, or a YAML file, with `key.sub=value` overrides."""
-    tree = Tree.load(study, "study")
+    tree = RecipeTree.load(study, "study")
     for override in overrides:
         tree.override(f"always.{override[4:]}" if override.startswith("set.") else override)
     if not isinstance(tree.data.get("kind"), str):

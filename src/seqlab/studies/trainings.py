@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from seqlab.comparison import Result, result_of
-from seqlab.data.readers import fingerprint
+from seqlab.data.reading.readers import fingerprint
 from seqlab.errors import RecipeError
-from seqlab.launch import train
 from seqlab.recipe import Recipe, Settings, flatten
+from seqlab.runs.comparison import Result, result_of
+from seqlab.runs.launch import train
 from seqlab.studies.study import Report, Study, StudySettings, Watch, unwatched
 from seqlab.training.trainer import Diverged
 
@@ -55,7 +55,7 @@ class Arm(Settings):
 
 
 @dataclass(frozen=True)
-class Cell:
+class ArmAtPoint:
     """One arm at one point, over all seeds."""
 
     arm: str
@@ -161,7 +161,7 @@ class Trainings(Study):
                 results.append(result_of(name, seed, run, self._filled(self.settings.test, at)))
                 self._check(results[-1])
             values = [float(one.metrics[self.settings.metric]) for one in results]
-            cells.append(Cell(arm, at, results, values, diverged))
+            cells.append(ArmAtPoint(arm, at, results, values, diverged))
         return self._report(cells)
 
     def _check(self, one: Result) -> None:
@@ -188,7 +188,7 @@ class Trainings(Study):
 
     # ------------------------------------------------------------------ what was found
 
-    def _report(self, cells: list[Cell]) -> Report:
+    def _report(self, cells: list[ArmAtPoint]) -> Report:
         own = self.settings
         columns: dict[str, list[str]] = {"": [cell.arm for cell in cells]}
         for name in own.along:
@@ -217,7 +217,7 @@ class Trainings(Study):
         data = {"metric": own.metric, "along": own.along, "table": [self._plain(cell) for cell in cells]}
         return Report(list(columns), rows, data, lambda path: self._draw(data, path))
 
-    def _plain(self, cell: Cell) -> dict[str, Any]:
+    def _plain(self, cell: ArmAtPoint) -> dict[str, Any]:
         return {
             "arm": cell.arm,
             "at": cell.at,
@@ -250,5 +250,5 @@ def _shown(figures: Iterable[float | None]) -> list[str]:
     return ["–" if figure is None else f"{figure:.4g}" for figure in figures]
 
 
-def _median(cell: Cell, metric: str) -> float | None:
+def _median(cell: ArmAtPoint, metric: str) -> float | None:
     return statistics.median(float(one.metrics[metric]) for one in cell.results) if cell.results else None

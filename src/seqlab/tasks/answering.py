@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.data.batches import Batch, Examples
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples
+from seqlab.data.batching.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
 

@@ -11,19 +11,20 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.contents import Asked
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples, Split, padded
+from seqlab.data.batching.order import Indices
+from seqlab.data.formats.contents import Asked
 from seqlab.data.randomness import Key
-from seqlab.data.readers import as_given, described, read
+from seqlab.data.reading.readers import as_given, described, read
 from seqlab.data.records import Record
-from seqlab.data.store import encoded
+from seqlab.data.storage.store import encoded
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.encoder import Encoder
 from seqlab.nn.summary import ClassHead, SummaryKind, summary
 from seqlab.objectives.classes import Classes
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.abilities import Answers
 from seqlab.tasks.outcomes import Classified
 from seqlab.tasks.task import Task, Totals, reads_symbols
 from seqlab.tokenizers import Tokenizer
@@ -59,7 +60,7 @@ class LabelledTexts(Examples):
         return Batch(tokens=tokens, mask=mask, **known, records=[self.read[index] for index in indices])
 
 
-class Classification(Task):
+class Classification(Task, Answers):
     """The labels are those of the training data. `<end>` closes every text, so that none is empty.
 
     Two texts are read as one, as the tokenizer's template joins them.

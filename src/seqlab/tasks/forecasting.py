@@ -11,17 +11,18 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqlab.data.batches import Batch, Examples, Split
-from seqlab.data.readers import as_given
+from seqlab.data.batching.batches import Batch, Examples, Split
+from seqlab.data.batching.series_windows import Floats, SeriesAnswers, SeriesWindows, WindowShape, places
+from seqlab.data.formats.series import Layout, Numbers
+from seqlab.data.reading.readers import as_given
+from seqlab.data.reading.series_splits import SeriesPart, read_parts
 from seqlab.data.records import Record
-from seqlab.data.series import Layout, Numbers
-from seqlab.data.series_splits import Part, read_parts
-from seqlab.data.series_windows import Floats, SeriesAnswers, SeriesWindows, Shape, places
 from seqlab.errors import DataError, RecipeError, RunError
 from seqlab.models.forecasters import Forecaster
 from seqlab.nn.summary import last
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.abilities import Forecasts
 from seqlab.tasks.outcomes import Forecasted
 from seqlab.tasks.scaling import Scaling
 from seqlab.tasks.task import Task, Totals
@@ -30,7 +31,7 @@ ERRORS = {"mse": ("squared", 2), "mae": ("absolute", 1), "naive_mse": ("naive_sq
 """Figures: the sum that each is the mean of, and which power of the data's unit it has."""
 
 
-class Forecasting(Task):
+class Forecasting(Task, Forecasts):
     """Series become windows of numbers, scaled by what the training part has: mean 0, spread 1."""
 
     class Settings(PartSettings):
@@ -141,7 +142,7 @@ class Forecasting(Task):
         begins = [self._begins(part, own.stride if training else 1) for part in parts]
         numbers = np.repeat(np.arange(len(parts)), [len(one) for one in begins])
         windows = np.stack([numbers, np.concatenate(begins)], axis=1)
-        shape = Shape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
+        shape = WindowShape(own.window, own.horizon, len(self.outputs), every=own.mode == "every")
         return SeriesWindows(series, windows, shape, spread, training, lambda: _steps(parts, begins))
 
     def _note(self, split: Examples, training: bool) -> str:
@@ -156,7 +157,7 @@ class Forecasting(Task):
             found.append(f"{what} than task.window={self.settings.window}: too few steps come before them{advice}")
         return "; ".join(found)
 
-    def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[Part]:
+    def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[SeriesPart]:
         own = self.settings
         named = own.columns if own.row == "series" else self.columns
         layout = self._layout(own, named)
@@ -166,7 +167,7 @@ class Forecasting(Task):
             raise DataError(what, where=read.parts[0].series.name, hint="give the same columns as in training")
         return read.ordered(self.columns).parts
 
-    def _begins(self, part: Part, stride: int) -> range:
+    def _begins(self, part: SeriesPart, stride: int) -> range:
         """The steps of a series at which forecasts begin."""
         own, length = self.settings, len(part.series.values)
         found = places(length, part.first, own.window, own.horizon, stride)
@@ -176,7 +177,7 @@ class Forecasting(Task):
             raise DataError(what, where=part.series.name, hint=hint)
         return found
 
-    def _scaled(self, parts: Sequence[Part]) -> list[Floats]:
+    def _scaled(self, parts: Sequence[SeriesPart]) -> list[Floats]:
         scaling = self.inputs if self.settings.normalise else Scaling.none(len(self.columns))
         return [scaling(part.series.values).astype(np.float32) for part in parts]
 
@@ -258,7 +259,7 @@ class Forecasting(Task):
         if self.settings.mode == "answer":
             return SeriesAnswers(series, np.tile(nothing, (len(parts), 1)), nothing, nothing, False, records)
         ends = np.array([(number, len(one)) for number, one in enumerate(series)])
-        shape = Shape(self.settings.window, 0, len(nothing))
+        shape = WindowShape(self.settings.window, 0, len(nothing))
         split = SeriesWindows(series, ends, shape, nothing, False, records)
         if split.shorter:
             window = self.settings.window
@@ -291,13 +292,13 @@ class Forecasting(Task):
         return torch.cat(forecasts)[: self.steps]
 
 
-def _series(part: Part) -> Record:
+def _series(part: SeriesPart) -> Record:
     """The place of a series."""
     file = part.series.name.removesuffix(f", line {part.series.line}")
     return Record({}, file, part.series.line)
 
 
-def _steps(parts: Sequence[Part], begins: Sequence[range]) -> Iterator[Record]:
+def _steps(parts: Sequence[SeriesPart], begins: Sequence[range]) -> Iterator[Record]:
     """The place of what is forecast: the first step of it."""
     for part, own in zip(parts, begins, strict=True):
         for begin in own:
@@ -318,7 +319,7 @@ def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:
     return list(dict.fromkeys([*(targets or ()), *columns]))
 
 
-def _answers(parts: Sequence[Part]) -> Numbers:
+def _answers(parts: Sequence[SeriesPart]) -> Numbers:
     found = []
     for part in parts:
         if part.series.answer is None:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from seqlab.data.batches import Split
-from seqlab.data.contents import Asked
-from seqlab.data.readers import cache_key, described, empty_lines, is_small, read, size
+from seqlab.data.batching.batches import Split
+from seqlab.data.batching.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
+from seqlab.data.formats.contents import Asked
+from seqlab.data.reading.readers import cache_key, described, empty_lines, is_small, read, size
 from seqlab.data.records import Record
-from seqlab.data.sequences import Lanes, ScoredLanes, ScoredWindows, Windows
-from seqlab.data.store import Column, TokenStore
+from seqlab.data.storage.store import Column, TokenStore
 from seqlab.errors import RecipeError
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tasks.task import Task, Totals, reads_symbols

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqlab.data.series import Numbers
+from seqlab.data.formats.series import Numbers
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.data.batches import Batch, padded
+from seqlab.data.batching.batches import Batch, padded
 from seqlab.data.records import Record
-from seqlab.data.store import Encoder
+from seqlab.data.storage.store import Encoder
 from seqlab.errors import DataError
 from seqlab.tokenizers import Tokenizer
 

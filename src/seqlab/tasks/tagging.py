@@ -12,19 +12,20 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.contents import Asked
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples, Split, padded
+from seqlab.data.batching.order import Indices
+from seqlab.data.batching.spelling import Alphabet, Spellings
+from seqlab.data.formats.contents import Asked
 from seqlab.data.randomness import Key
-from seqlab.data.readers import as_given, read
+from seqlab.data.reading.readers import as_given, read
 from seqlab.data.records import Record
-from seqlab.data.spelling import Alphabet, Spellings
 from seqlab.errors import DataError, RecipeError
 from seqlab.models.encoder import Encoder
 from seqlab.objectives.objective import Objective
 from seqlab.objectives.spans import mark_spans, scheme_of, spans
 from seqlab.objectives.tags import Tags, TagScores, span_types
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.abilities import Answers
 from seqlab.tasks.outcomes import Tagged
 from seqlab.tasks.task import Task, Totals
 from seqlab.tokenizers import Tokenizer
@@ -61,7 +62,7 @@ class Known:
         return span_types(self.tags) if mark_spans(self.tags) else []
 
 
-class Tagging(Task):
+class Tagging(Task, Answers):
     """A word is what stands between blanks, and one token."""
 
     tokenizer: Tokenizer

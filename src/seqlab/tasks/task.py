@@ -10,13 +10,10 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from seqlab import registry
-from seqlab.data.batches import Batch, Split
-from seqlab.data.contents import Asked
-from seqlab.data.records import Record
-from seqlab.decoding.choose import Choose
+from seqlab.data.batching.batches import Batch, Split
+from seqlab.data.formats.contents import Asked
 from seqlab.errors import RunError
 from seqlab.metrics.metric import Better
-from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
 
@@ -43,11 +40,14 @@ def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
 
 
 class Task(ABC):
-    """Owns the tokenizer and the labels; makes splits; names the metrics."""
+    """Owns the tokenizer and the labels; makes splits; names the metrics.
+
+    What only some tasks can do is in `tasks/abilities.py`: to answer, to write, to forecast.
+    """
 
     Settings: ClassVar[type[PartSettings]]
     metric: str = "loss"
-    """The figure that names the best checkpoint: one of `metrics`, or what `judged` says."""
+    """The figure that names the best checkpoint: one of `metrics`, or one that judges texts (`Writes`)."""
     better: Better = "lower"
     """Which values of it are better."""
 
@@ -98,49 +98,8 @@ class Task(ABC):
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
         """The figures of an evaluation, `loss` among them."""
 
-    def judged(self, objective: Objective, split: Split, rows: int) -> float:
-        """The value of `metric` where sums do not give it, because it needs answers; so many rows are read together."""
-        raise NotImplementedError
-
-    writes: bool = False
-    """Whether its answers are texts that a model writes, which can be judged by references."""
-    judges: Sequence[str] = ()
-    """Where it writes: the metrics of what is written."""
-
-    def references(self, split: Split) -> list[str]:
-        """Where it writes: what should have been written for each example, first to last."""
-        raise NotImplementedError
-
-    def source_lengths(self, split: Split) -> list[int]:
-        """Where it writes: the characters of each example's source, first to last; none where that says nothing."""
-        return [0] * len(split)
-
-    def asked(self, data: DataSettings) -> Split:
-        """For models that answer: the examples of `data.valid`, first to last, whose answers are not known."""
-        raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")
-
-    def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
-        """For models that answer: what a person reads about each example of a batch with records, as plain data.
-
-        `text` is what was asked, exactly as its record has it, and `answer` the answer in a line; other keys as they
-        are.
-        """
-        raise NotImplementedError
-
-    def nothing(self, record: Record) -> dict[str, Any]:
-        """For models that answer: the same of an example that has nothing to read (an empty line)."""
-        return {"text": "\t".join(record.fields.values()), "answer": ""}
-
-    def ahead(self, steps: int) -> Task:
-        """For models that forecast: the same, with answers that reach so many steps ahead."""
-        raise RunError("this kind of task looks no steps ahead", hint="leave --steps out")
-
-    def drawn(self, choose: Choose) -> Task:
-        """For models that write: the same, with answers whose tokens are drawn one by one and not searched for."""
-        raise RunError("this kind of task writes no answers", hint="use predict")
-
     def prompts(self, texts: Sequence[str]) -> Prompts:
-        """For models that write: the texts are beginnings to go on from, unless a task reads them as sources."""
+        """The texts are beginnings to go on from, unless the task reads them as sources."""
         if self.tokenizer is None:
             raise RunError("this kind of task reads no text", hint="use predict or evaluate")
         return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])

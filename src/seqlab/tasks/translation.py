@@ -20,15 +20,15 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqlab import registry
-from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.contents import Asked, format_in
-from seqlab.data.files import lines, pieces
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples, Split, padded
+from seqlab.data.batching.order import Indices
+from seqlab.data.formats.contents import Asked, format_in
+from seqlab.data.formats.files import lines, pieces
 from seqlab.data.randomness import Key
-from seqlab.data.readers import as_given, cache_key, described, is_small, read, size, sources
+from seqlab.data.reading.readers import as_given, cache_key, described, is_small, read, size, sources
 from seqlab.data.records import Record
-from seqlab.data.store import Column, TokenStore
-from seqlab.decoding.alignment import looked_at, most
+from seqlab.data.storage.store import Column, TokenStore
+from seqlab.decoding.alignment import attention_to_source, most
 from seqlab.decoding.beam import Beam, Hypothesis, Watch, beam_search
 from seqlab.decoding.choose import Choose
 from seqlab.decoding.generate import Token, generate
@@ -37,11 +37,10 @@ from seqlab.errors import DataError, RecipeError, nearest
 from seqlab.metrics.judging import Judged, metrics_of
 from seqlab.metrics.metric import Metric
 from seqlab.models.language_model import LanguageModel
-from seqlab.models.mixture import Mixture
-from seqlab.models.translator import Translator
 from seqlab.objectives.next_token import NextToken
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, DecodingSettings, PartSettings, Recipe
+from seqlab.tasks.abilities import Writes
 from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Written
 from seqlab.tasks.sources import Condition, Ids, Sources
@@ -108,7 +107,7 @@ class Pairs(Examples):
         return [*tokenizer.resample(ids[:-1].tolist(), generator, self.task.sample), tokenizer.end_id]
 
 
-class Translation(Task):
+class Translation(Task, Writes):
     """−log p(target | conditions); what is written is judged by the figures that `metrics` names."""
 
     class Settings(PartSettings):
@@ -133,7 +132,6 @@ class Translation(Task):
             return self
 
     tokenizer: Tokenizer
-    writes = True
     choose: Choose | None = None
     """How tokens of answers are drawn, where they are not searched for."""
 
@@ -181,7 +179,7 @@ class Translation(Task):
         return {"vocab_size": self.tokenizer.vocab_size, "conditions": len(self.sources.names)}
 
     def check(self, body: nn.Module) -> None:
-        if not _reads_sources(body):
+        if not (isinstance(body, LanguageModel) and body.reads_sources):
             what = "this model reads no source: it cannot translate"
             raise RecipeError(what, where="model.kind", hint="use transformer")
 
@@ -256,7 +254,7 @@ class Translation(Task):
         """Of all texts among the conditions."""
         roles = [role for role, kind in self.settings.conditions.items() if kind == "text"]
         if not roles:
-            return super().source_lengths(split)
+            return [0] * len(split)
         return [sum(len(record.fields[role]) for role in roles) for record in cast(Pairs, split).records()]
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
@@ -287,7 +285,9 @@ class Translation(Task):
             return self._answers_to_some(objective, batch, lengths, short)
         model = cast(LanguageModel, objective.body)
         if self.decoding.alignments and len(short):  # can they be had? better said before the search
-            looked_at(model, {name: tensor[:1] for name, tensor in source.items()}, [0], self.tokenizer.end_id)
+            attention_to_source(
+                model, {name: tensor[:1] for name, tensor in source.items()}, [0], self.tokenizer.end_id
+            )
         found = self.searched(model, source) if self.choose is None else self._drawn(model, batch, self.choose)
         rows = [{name: tensor[row] for name, tensor in source.items()} for row in range(len(short))]
         return [self._answer(model, row, own) for row, own in zip(rows, found, strict=True)]
@@ -350,7 +350,7 @@ class Translation(Task):
             real = {name: tensor[None, : int(source["mask"].sum())] for name, tensor in source.items()}
             read = {"source_tokens": self.sources.pieces(real["tokens"][0].tolist())}
             for answer, one in zip(each, found, strict=True):
-                weights = looked_at(model, real, one.tokens, self.tokenizer.end_id)
+                weights = attention_to_source(model, real, one.tokens, self.tokenizer.end_id)
                 answer |= {"tokens": self.sources.pieces(one.tokens), "alignment": most(weights)}
         return {**each[0], **read, **({"n_best": each} if self.decoding.best > 1 else {})}
 
@@ -378,12 +378,6 @@ def _the_metric(name: str) -> Metric:
         hint = nearest(name, ["loss", *registry.names("metric")])
         raise RecipeError(f"'{name}' chooses no checkpoint", where="task.best", hint=hint) from None
     return metric
-
-
-def _reads_sources(body: nn.Module) -> bool:
-    if isinstance(body, Mixture):
-        return all(map(_reads_sources, body.parts))
-    return isinstance(body, Translator)
 
 
 def _hypothesis(text: Sequence[Token]) -> Hypothesis:

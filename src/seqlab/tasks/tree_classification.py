@@ -12,19 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab import registry
-from seqlab.data.batches import Batch, Examples, Split, padded
-from seqlab.data.contents import Asked
-from seqlab.data.order import Indices
+from seqlab.data.batching.batches import Batch, Examples, Split, padded
+from seqlab.data.batching.order import Indices
+from seqlab.data.formats.contents import Asked
+from seqlab.data.formats.trees import NO_TREE, Tree, levels, parse
 from seqlab.data.randomness import Key
-from seqlab.data.readers import as_given, read
+from seqlab.data.reading.readers import as_given, read
 from seqlab.data.records import Record
-from seqlab.data.trees import NO_TREE, Tree, levels, parse
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoder
 from seqlab.nn.dropout import Dropout
 from seqlab.objectives.classes import NodeClasses
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.tasks.abilities import Answers
 from seqlab.tasks.classification import answered, label_number, learnt_labels
 from seqlab.tasks.outcomes import Classified
 from seqlab.tasks.task import Task, Totals
@@ -58,7 +59,7 @@ class Trees(Examples):
         return Batch(tokens=tokens, mask=mask, **known, records=[self.read[index] for index in indices])
 
 
-class TreeClassification(Task):
+class TreeClassification(Task, Answers):
     """Trees in brackets, one a line: "(3 (2 It) (4 good))". A leaf is one word, and so one token."""
 
     class Settings(PartSettings):

@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from seqlab import registry
-from seqlab.data.cache import Lock, kept
 from seqlab.data.progress import bytes_of, work
-from seqlab.data.readers import cache_key, described, read, size
+from seqlab.data.reading.readers import cache_key, described, read, size
 from seqlab.data.records import Record
+from seqlab.data.storage.cache import EntryLock, kept
 from seqlab.errors import DataError, RecipeError, SeqlabError
 from seqlab.recipe import DataSettings, PartSettings
 from seqlab.tokenizers.tokenizer import Tokenizer, load_tokenizer
@@ -77,7 +77,7 @@ def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str], am
             raise DataError(error.what, where=where, hint=error.hint) from None
 
 
-def _load(folder: Path, lock: Lock) -> Tokenizer | None:
+def _load(folder: Path, lock: EntryLock) -> Tokenizer | None:
     """The tokenizer in a folder of the cache, or None where there is none, or a damaged one."""
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seqlab.data.noise import scramble_word
+from seqlab.data.reading.noise import scramble_word
 from seqlab.tokenizers.dictionary import count_words
 from seqlab.tokenizers.tokenizer import Tokenizer
 

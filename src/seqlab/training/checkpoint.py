@@ -266,7 +266,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors:
     numbers |= {str(count): numbers[name] for count, name in enumerate(renamed.counted(names))}
     state: dict[int, Tensors] = {}
     for name, value in tensors.items():
-        weight, _, key = name.rpartition(".")
+        weight, _, key = renamed.weight(name).rpartition(".")
         if weight not in numbers:
             raise RunError(f"the optimizer's '{name}' belongs to no weight", hint="the checkpoint is of another model")
         state.setdefault(numbers[weight], {})[key] = value

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.errors import RecipeError, RunError
 from seqlab.models.language_model import State
 from seqlab.objectives.objective import Loss, Objective

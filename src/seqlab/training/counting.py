@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from seqlab.data.batches import Split
+from seqlab.data.batching.batches import Split
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from seqlab.data.order import Indices
+from seqlab.data.batching.order import Indices
 
 
 @dataclass(frozen=True)

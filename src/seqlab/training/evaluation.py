@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from seqlab.data.batches import Split
+from seqlab.data.batching.batches import Split
 from seqlab.data.randomness import Key
 from seqlab.objectives.objective import Objective
 from seqlab.training.distributed import ALONE, Ranks

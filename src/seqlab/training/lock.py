@@ -27,7 +27,7 @@ class Locked(RunError):
     """Another process writes into the run folder."""
 
 
-class Lock:
+class RunLock:
     """An exclusive flock on RUN/.lock, which the system lets go of when the process dies.
 
     The file says who holds it, and is removed with the lock; a folder that was made only to be locked goes with it. A

@@ -1,11 +1,11 @@
 """The manifest of a run folder: the number of its format, and the sha256 of every file that says what the run computes.
 
-    {"format": 3, "run": "5f1c…", "files": {"model.yaml": "9a0b…", "recipe.yaml": "77de…", "tokenizer/…": "…"}}
+    {"format": 4, "run": "5f1c…", "files": {"model.yaml": "9a0b…", "recipe.yaml": "77de…", "tokenizer/…": "…"}}
 
 `files` are recipe.yaml, model.yaml and everything in tokenizer/, except files whose names begin with a dot. Weights are
 in checkpoints, each with a manifest of its own, which names the `run` it belongs to. Logs grow and `best` moves: no
 manifest has them. Runs of format 1 were made before there was a manifest: nothing in them can be checked. In those of
-format 2, recipes and weights have other names (`seqlab.renamed`).
+formats 2 and 3, some recipe keys and weights have other names (`seqlab.renamed`).
 
 While a file is being replaced, the manifest lists the sums of both versions: a crash at any moment leaves a run that
 can be loaded.
@@ -24,7 +24,7 @@ from typing import Any
 
 from seqlab.errors import RunError
 
-FORMAT = 3
+FORMAT = 4
 FILE = "MANIFEST.json"
 NEEDED = ("recipe.yaml", "model.yaml")
 TRIES = 5

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from seqlab.data.batches import Split
+from seqlab.data.batching.batches import Split
 from seqlab.objectives.objective import Objective
+from seqlab.tasks.abilities import Writes
 from seqlab.tasks.task import Task
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
@@ -27,6 +28,7 @@ def judged(
 ) -> float:
     was_training = objective.training
     objective.eval()
+    assert isinstance(task, Writes)  # others have no metric that is not among their sums
     value = task.judged(objective, split, rows) if ranks.first else 0.0
     objective.train(was_training)
     return ranks.sum([value], device)[0]

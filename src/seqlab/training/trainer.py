@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from seqlab import registry
-from seqlab.data.batches import Batch, Split
-from seqlab.data.order import BEGINNING, Cursor, Indices
+from seqlab.data.batching.batches import Batch, Split
+from seqlab.data.batching.order import BEGINNING, Cursor, Indices
 from seqlab.data.randomness import Key, mix
 from seqlab.errors import RecipeError, RunError, SeqlabError
 from seqlab.models.language_model import State
@@ -30,12 +30,12 @@ from seqlab.nn.recording import remarks
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
-from seqlab.training.averaging import Average
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
 from seqlab.training.compiling import Compiled
 from seqlab.training.distributed import ALONE, Ranks, Replicated, Strategy
 from seqlab.training.log import Log
 from seqlab.training.measuring import measured
+from seqlab.training.moving_average import Average
 from seqlab.training.schedules import WarmUp
 from seqlab.training.tensorboard import Board
 
@@ -86,7 +86,7 @@ class Progress:
     """What the last step of a training changed only because it was the last: `Trainer._go_on` puts it back."""
 
 
-class Piece(NamedTuple):
+class MicroBatch(NamedTuple):
     """Rows of a batch that are read together, and what they count: 0 where there are none of a rank's own."""
 
     batch: Batch
@@ -175,16 +175,16 @@ class Trainer:
             self.average.update(self.progress.step)
         return {"loss": loss, "rate": rate, "norm": norm, "tokens": count}
 
-    def _experience(self, cursor: Cursor, indices: Indices) -> list[list[Piece]]:
+    def _experience(self, cursor: Cursor, indices: Indices) -> list[list[MicroBatch]]:
         """For each update, this rank's pieces of what is learnt from a batch."""
         key = Key(self.settings.seed, cursor.epoch)
         plain = type(self.objective).experience is Objective.experience
-        turns: list[list[Piece]] = []
+        turns: list[list[MicroBatch]] = []
         for own in self.strategy.pieces(indices, self.settings.accumulate):
             weight = 1.0 if len(own) else 0.0  # a piece without rows reads one that does not count
             batch = self.train_split.batch(own if len(own) else indices[:1], key).to(self.device)
             learnt = [batch] if plain else self._experienced(batch)
-            turns.append([Piece(one, weight) for one in learnt])
+            turns.append([MicroBatch(one, weight) for one in learnt])
         return [list(pieces) for pieces in zip(*turns, strict=True)]
 
     @torch.no_grad()
@@ -202,7 +202,7 @@ class Trainer:
             raise RecipeError(what, where="task.reading", hint="use windows")
         return found
 
-    def _update(self, pieces: list[Piece], cursor: Cursor) -> tuple[float, float, float]:
+    def _update(self, pieces: list[MicroBatch], cursor: Cursor) -> tuple[float, float, float]:
         """One update of the weights: the loss, how many things it is the mean of, and the norm of its gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         total, count = self._gradients(pieces, cursor)
@@ -215,7 +215,7 @@ class Trainer:
         self.optimizer.step()
         return loss, count, norm
 
-    def _gradients(self, pieces: list[Piece], cursor: Cursor) -> tuple[float, float]:
+    def _gradients(self, pieces: list[MicroBatch], cursor: Cursor) -> tuple[float, float]:
         """Backward through this rank's pieces; the sum of the losses and their count."""
         ratios = self._ratios(pieces)
         sums = torch.zeros(2, device=self.device)
@@ -233,7 +233,7 @@ class Trainer:
             sums += torch.stack([total.detach().float(), loss.count.float()]) * weight
         return float(sums[0]), float(sums[1])
 
-    def _ratios(self, pieces: list[Piece]) -> dict[str, float]:
+    def _ratios(self, pieces: list[MicroBatch]) -> dict[str, float]:
         """N / M of each of the other means of a loss, over M things in all pieces and ranks where the loss is over N.
 
         A sum times that, divided by N as the loss is, is the mean.

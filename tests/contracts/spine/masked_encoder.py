@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch, Examples, padded
-from seqlab.data.readers import read
+from seqlab.data.batching.batches import Batch, Examples, padded
+from seqlab.data.reading.readers import read
 from seqlab.objectives.objective import Loss, Mean, Objective
 from seqlab.recipe import PartSettings
 from seqlab.registry import register

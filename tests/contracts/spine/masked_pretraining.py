@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch, Examples, padded
-from seqlab.data.readers import read
+from seqlab.data.batching.batches import Batch, Examples, padded
+from seqlab.data.reading.readers import read
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
 from seqlab.registry import register

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from seqlab.data.batches import Batch
+from seqlab.data.batching.batches import Batch
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.objectives.objective import Loss, Objective

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from seqlab.data.batches import Batch, Examples, padded
-from seqlab.data.readers import read
+from seqlab.data.batching.batches import Batch, Examples, padded
+from seqlab.data.reading.readers import read
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.recurrent import Stack

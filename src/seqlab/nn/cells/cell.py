@@ -32,11 +32,11 @@ class Cell(nn.Module, ABC):
     sigmoid = staticmethod(torch.sigmoid)
     """σ. A cell that calls `torch.sigmoid` instead computes the same, but decodes more slowly."""
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
         super().__init__()
-        self.width, self.hidden = width, hidden
-        self.input = nn.Linear(width, self.blocks * hidden)
-        self.recurrent = orthogonal(nn.Linear(hidden, self.blocks * hidden, bias=False))
+        self.input_width, self.width = input_width, width
+        self.input = nn.Linear(input_width, self.blocks * width)
+        self.recurrent = orthogonal(nn.Linear(width, self.blocks * width, bias=False))
         nn.init.zeros_(self.input.bias)
 
     def inputs(self, x: Tensor) -> Tensor:

@@ -22,13 +22,13 @@ class GRU(Cell):
     blocks = 3  # r z n, as in torch.nn.GRU
     shrinks = 0.6
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.recurrent = orthogonal(nn.Linear(hidden, 3 * hidden))
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.recurrent = orthogonal(nn.Linear(width, 3 * width))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
-        recurrent, gates = self.recurrent(h), 2 * self.hidden
+        recurrent, gates = self.recurrent(h), 2 * self.width
         r, z = self.sigmoid(inputs[..., :gates] + recurrent[..., :gates]).chunk(2, dim=-1)
         r, z = note(self, "reset", r), note(self, "keep", z)
         n = torch.tanh(inputs[..., gates:] + r * recurrent[..., gates:])
@@ -56,15 +56,15 @@ class ClassicGRU(Cell):
     blocks = 3  # r z n
     shrinks = 0.6
 
-    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
-        super().__init__(width, hidden)
+    def __init__(self, input_width: int, width: int, settings: Settings | None = None) -> None:
+        super().__init__(input_width, width)
         self.takes = settings is not None and settings.update == "takes"
-        self.recurrent = orthogonal(nn.Linear(hidden, 2 * hidden, bias=False))
-        self.candidate = orthogonal(nn.Linear(hidden, hidden, bias=False))
+        self.recurrent = orthogonal(nn.Linear(width, 2 * width, bias=False))
+        self.candidate = orthogonal(nn.Linear(width, width, bias=False))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
-        gates = 2 * self.hidden
+        gates = 2 * self.width
         r, z = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
         r = note(self, "reset", r)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
@@ -82,10 +82,10 @@ class MUT1(Cell):
     blocks = 3  # z r and the projection of x
     shrinks = 0.6
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.recurrent = orthogonal(nn.Linear(hidden, hidden, bias=False))
-        self.candidate = orthogonal(nn.Linear(hidden, hidden))
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.recurrent = orthogonal(nn.Linear(width, width, bias=False))
+        self.candidate = orthogonal(nn.Linear(width, width))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
@@ -102,14 +102,14 @@ class MUT2(Cell):
     blocks = 3  # z, the projection of x, and n
     shrinks = 0.6
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.recurrent = orthogonal(nn.Linear(hidden, 2 * hidden, bias=False))
-        self.candidate = orthogonal(nn.Linear(hidden, hidden, bias=False))
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.recurrent = orthogonal(nn.Linear(width, 2 * width, bias=False))
+        self.candidate = orthogonal(nn.Linear(width, width, bias=False))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state
-        gates = 2 * self.hidden
+        gates = 2 * self.width
         z, r = self.sigmoid(inputs[..., :gates] + self.recurrent(h)).chunk(2, dim=-1)
         r, z = note(self, "reset", r), note(self, "take", z)
         n = torch.tanh(inputs[..., gates:] + self.candidate(r * h))
@@ -122,10 +122,10 @@ class MUT3(Cell):
     blocks = 3  # z r n
     shrinks = 0.6
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.recurrent = orthogonal(nn.Linear(hidden, hidden, bias=False))
-        self.update, self.candidate = (orthogonal(nn.Linear(hidden, hidden, bias=False)) for _ in range(2))
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.recurrent = orthogonal(nn.Linear(width, width, bias=False))
+        self.update, self.candidate = (orthogonal(nn.Linear(width, width, bias=False)) for _ in range(2))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state

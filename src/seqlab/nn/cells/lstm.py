@@ -15,8 +15,8 @@ class Memory(Cell):
 
     parts = ("h", "c")
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
         del self.recurrent
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
@@ -42,9 +42,9 @@ class GatedMemory(Cell):
     parts = ("h", "c")
     blocks = 3  # i f g
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.input.bias.data[hidden : 2 * hidden] = 1.0
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.input.bias.data[width : 2 * width] = 1.0
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
@@ -64,9 +64,9 @@ class LSTM(Cell):
     blocks = 4  # i f g o, as in torch.nn.LSTM
     shrinks = 0.4
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.input.bias.data[hidden : 2 * hidden] = 1.0
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.input.bias.data[width : 2 * width] = 1.0
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
@@ -95,9 +95,9 @@ class CoupledLSTM(Cell):
     blocks = 3  # i g o
     shrinks = 0.2
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.input.bias.data[:hidden] = -1.0  # f starts open, as in the LSTM
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.input.bias.data[:width] = -1.0  # f starts open, as in the LSTM
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state
@@ -113,9 +113,9 @@ class PeepholeLSTM(LSTM):
     Gers & Schmidhuber 2000, Recurrent nets that time and count.
     """
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
-        self.peepholes = nn.ParameterDict({gate: nn.Parameter(torch.zeros(hidden)) for gate in ("i", "f", "o")})
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
+        self.peepholes = nn.ParameterDict({gate: nn.Parameter(torch.zeros(width)) for gate in ("i", "f", "o")})
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         h, c = state

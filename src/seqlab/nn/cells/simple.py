@@ -23,8 +23,8 @@ class Elman(Cell):
     class Settings(PartSettings):
         activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
 
-    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
-        super().__init__(width, hidden)
+    def __init__(self, input_width: int, width: int, settings: Settings | None = None) -> None:
+        super().__init__(input_width, width)
         self.activation = getattr(torch, settings.activation if settings is not None else "tanh")
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
@@ -38,8 +38,8 @@ class IRNN(Cell):
     Le, Jaitly & Hinton 2015, https://arxiv.org/abs/1504.00941
     """
 
-    def __init__(self, width: int, hidden: int, settings: PartSettings | None = None) -> None:
-        super().__init__(width, hidden)
+    def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
+        super().__init__(input_width, width)
         nn.init.eye_(self.recurrent.weight)
         nn.init.normal_(self.input.weight, std=0.001)
 
@@ -62,14 +62,14 @@ class UnitaryRNN(Cell):
         angles: float = Field(default=math.pi / 2, ge=0, le=math.pi)
         """How far U turns numbers of the state at first: small angles keep sums, large ones tell times apart."""
 
-    def __init__(self, width: int, hidden: int, settings: Settings | None = None) -> None:
-        if hidden % 2:
-            raise ValueError(f"the state of a unitary net is complex: its width has to be even, not {hidden}")
-        super().__init__(width, hidden)
+    def __init__(self, input_width: int, width: int, settings: Settings | None = None) -> None:
+        if width % 2:
+            raise ValueError(f"the state of a unitary net is complex: its width has to be even, not {width}")
+        super().__init__(input_width, width)
         nn.init.xavier_uniform_(self.input.weight)
         angles = settings.angles if settings is not None else math.pi / 2
-        parametrize.register_parametrization(self.recurrent, "weight", Unitary(hidden // 2, angles))
-        self.bias = nn.Parameter(torch.zeros(hidden // 2))
+        parametrize.register_parametrization(self.recurrent, "weight", Unitary(width // 2, angles))
+        self.bias = nn.Parameter(torch.zeros(width // 2))
 
     def step(self, inputs: Tensor, state: CellState) -> CellState:
         (h,) = state

@@ -1,0 +1,138 @@
+"""Sets that need no file: those of Python's library; dates, names, digits; made-up ones.
+
+Each has a fixed split by document: those whose names (or keys) hash below a share are for validation, those above it up
+to another share for tests (`dates-test`); of the sets of Python, about 3 % of the characters are for validation. A text
+with more than half a per cent of all characters is always for training, so that no single one dominates the
+validation part. `copy` is cut in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple
+
+from seqlab.data.builtin.date_pairs import date_pairs
+from seqlab.data.builtin.dates import date_parts
+from seqlab.data.builtin.dialogue import dialogue
+from seqlab.data.builtin.digits import digits
+from seqlab.data.builtin.languages import languages
+from seqlab.data.builtin.memory import copy, reverse, sort
+from seqlab.data.builtin.phrases import phrases
+from seqlab.data.builtin.python_library import (
+    docstrings,
+    name_of,
+    python_bytecode,
+    python_code,
+    python_docs,
+    python_topics,
+    sources,
+    topics,
+)
+from seqlab.data.builtin.sized import Number, base_of, part, sized
+from seqlab.data.builtin.weather import weather
+from seqlab.data.records import Document
+from seqlab.errors import DataError
+
+VALID_SHARE = 0.07
+"""Of documents; with the longest ones left out, about 3 % of the characters."""
+TWENTIETH = 0.05
+LONGEST_VALID = 0.005
+VERSION = 1
+"""Part of every content hash: to be raised when the same Python would give other documents."""
+
+
+def made_up_trees() -> Iterator[Document]:
+    for number, text in enumerate(phrases()):
+        yield Document(str(number), {"text": f"{text}\n"})
+
+
+class Texts(NamedTuple):
+    make: Callable[..., Iterator[Document]]
+    """Given the numbers of its name."""
+    valid: float | None = VALID_SHARE
+    """The share of documents that is held out; None where the parts, with one for tests, follow each other."""
+    test: float = 0.0
+    """The share that is held out for tests as well."""
+    numbers: tuple[Number, ...] = ()
+
+
+def _pairs(make: Callable[..., Iterator[Document]], *numbers: Number) -> Texts:
+    return Texts(make, TWENTIETH, TWENTIETH, numbers)
+
+
+TEXTS: dict[str, Texts] = {
+    "python-docs": Texts(python_docs),
+    "python-code": Texts(python_code),
+    "python-bytecode": Texts(python_bytecode),
+    "python-topics": Texts(python_topics),
+    "docstrings": Texts(docstrings, test=VALID_SHARE),
+    "phrases": Texts(made_up_trees),
+    "date-parts": Texts(date_parts, numbers=(Number("sentences", 8_000, 1_000),)),
+    "dates": _pairs(date_pairs, Number("pairs", 40_000, 1_000)),
+    "english-dates": _pairs(partial(date_pairs, into="en"), Number("pairs", 40_000, 1_000)),
+    "dates-unseen": _pairs(partial(date_pairs, unseen=True), Number("pairs", 20_000, 1_000)),
+    "languages": Texts(languages),
+    "digits": Texts(digits, valid=0.2),
+    "digits-permuted": Texts(partial(digits, permuted=True), valid=0.2),
+    "copy": Texts(copy, valid=None, numbers=(Number("steps", 20, 1), Number("sentences", 10_000, 10))),
+    "reverse": _pairs(reverse, Number("symbols", 10, 4), Number("pairs", 20_000, 1_000)),
+    "sort": _pairs(sort, Number("symbols", 10, 4), Number("pairs", 20_000, 1_000)),
+    "dialogue": _pairs(dialogue, Number("questions", 20_000, 1_000)),
+    "weather": _pairs(weather, Number("reports", 20_000, 1_000)),
+}
+SIZES = {name: texts.numbers for name, texts in TEXTS.items()}
+
+
+def is_builtin(name: str) -> bool:
+    """copy:100 and copy-test are; python-docs-test is not."""
+    texts = TEXTS.get(base_of(name))
+    return texts is not None and (texts.valid is None or texts.test > 0 or name.partition(":")[0] in TEXTS)
+
+
+def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]:
+    """The documents of one part of a built-in set, in an order that is always the same."""
+    asked = sized(name, SIZES)
+    whole, texts = _all(asked.name, *asked.numbers), TEXTS[asked.name]
+    if texts.valid is None:
+        return iter(whole[part(len(whole), split, asked.test)])
+    longest = LONGEST_VALID * sum(map(_length, whole))
+    wanted = "test" if asked.test else split
+    return (document for document in whole if _part(document, texts, longest) == wanted)
+
+
+@lru_cache(maxsize=5)
+def content_hash(name: str) -> str:
+    """Changes when the documents may have: sha256 of them, or of the Python version and of what they are made from."""
+    if not name.startswith("python-"):
+        asked = sized(name, SIZES)
+        return hashlib.sha256(repr(_all(asked.name, *asked.numbers)).encode()).hexdigest()
+    digest = hashlib.sha256(f"{VERSION} {name} {sys.version.split()[0]}".encode())
+    for path in sources():
+        digest.update(f"\n{name_of(path)}\n".encode() + path.read_bytes())
+    if name == "python-docs":
+        digest.update(repr(sorted(topics().items())).encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=5)  # parsing the library takes seconds; its text is about 10 MB
+def _all(name: str, *numbers: int) -> tuple[Document, ...]:
+    found = tuple(TEXTS[name].make(*numbers))
+    if not found:
+        hint = "give files of your own, or install a full Python"
+        raise DataError(f"'{name}' is empty: this Python comes without the sources of its library", hint=hint)
+    return found
+
+
+def _length(document: Document) -> int:
+    return len(document.fields.get("text", ""))
+
+
+def _part(document: Document, texts: Texts, longest: float) -> Literal["train", "valid", "test"]:
+    digest = hashlib.blake2b((document.key or document.name).encode(), digest_size=8).digest()
+    place, valid = int.from_bytes(digest, "little") / 2**64, texts.valid or 0.0
+    if place >= valid + texts.test or _length(document) > longest:
+        return "train"
+    return "valid" if place < valid else "test"

@@ -1,0 +1,170 @@
+"""What makes held-out figures too good: held-out data that are in the training data too, or that changed since.
+
+Held-out data of their own (`data.valid`, `evaluate --data`) are compared with the training data by content: record by
+record, or of whole texts paragraph by paragraph (line by line, block by block, where there are none). Only the held-out
+part is kept in memory, as hashes; the training data are read past them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from seqlab.data.formats.contents import Asked, bytes_in, texts_in
+from seqlab.data.progress import bytes_of, work
+from seqlab.data.reading.readers import QUICK, both_fingerprints, described, fingerprint, held_out, read, sources
+from seqlab.data.splits.holding_out import Split, content, ways
+from seqlab.data.splits.units import Unit, cutter, digest
+from seqlab.data.storage.cache import EntryLock, kept
+from seqlab.errors import DataError
+from seqlab.recipe import DataSettings
+
+MUCH = 0.05
+"""Of the held-out text: below it, lines that are the same may be so by chance ("yes .")."""
+LARGE = 100_000_000
+"""Bytes of training data that an evaluation on other files is not to wait for."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of the held-out data is in the training data too; sizes are bytes of text."""
+
+    unit: Unit | Literal["record"]
+    common: int
+    units: int
+    common_size: int
+    size: int
+
+    @property
+    def share(self) -> float:
+        return self.common_size / max(1, self.size)
+
+    def __str__(self) -> str:
+        percent = f"{100 * self.share:.0f}" if self.share >= 0.1 else f"{100 * self.share:.1g}"
+        held_out = f"{self.common:,} of {self.units:,} held-out {self.unit}s"
+        chance = " (so few may be by chance)" if self.share < MUCH else ""
+        return f"{held_out} ({percent} % of the text) are also in the training data{chance}"
+
+
+def overlap(train: Asked, valid: Asked) -> Overlap | None:
+    """Of the training part of one and the held-out part of the other; None where no file is held out as a whole.
+
+    Where there is much to read, the result is kept in the cache.
+    """
+    files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
+    if valid.data.valid is None or not files:
+        return None
+    train, valid = (replace(one, data=one.data.model_copy(update={"scramble": 0.0})) for one in (train, valid))
+    if _size(train, "train") + _size(valid, "valid") <= QUICK:
+        return _compared(train, valid)
+
+    def build(room: Path) -> None:
+        about = f"{described(valid.data, 'valid')} compared with {described(train.data, 'train')}"
+        with work(f"looking for {described(valid.data, 'valid')} in {described(train.data, 'train')}") as progress:
+            found = asdict(_compared(train, valid))
+            progress(_size(train, "train"))
+        (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
+
+    prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]
+    facts = ["overlap", *prints, train.roles, valid.roles, train.symbols, valid.symbols]
+    return kept("splits", hashlib.sha256(json.dumps(facts).encode()).hexdigest(), _kept, build)
+
+
+def _kept(folder: Path, lock: EntryLock) -> Overlap | None:
+    try:
+        return Overlap(**json.loads((folder / "meta.json").read_text(encoding="utf-8"))["found"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _size(asked: Asked, split: Split) -> int:
+    return sum(bytes_in(source) for source in sources(asked.data, split) if not isinstance(source, str))
+
+
+def _compared(train: Asked, valid: Asked) -> Overlap:
+    unit = _unit(train, valid)
+    known: dict[bytes, tuple[int, int]] = {}  # how often it is held out, and how many bytes that is
+    for text in _contents(valid, "valid", unit):
+        times, size = known.get(hashed := digest(text), (0, 0))
+        known[hashed] = times + 1, size + bytes_of(text)
+    found = {hashed for text in _contents(train, "train", unit) if (hashed := digest(text)) in known}
+    units, size = (sum(column) for column in zip(*known.values(), strict=True)) if known else (0, 0)
+    return Overlap(unit, sum(known[one][0] for one in found), units, sum(known[one][1] for one in found), size)
+
+
+def _unit(train: Asked, valid: Asked) -> Unit | Literal["record"]:
+    """Records, unless both are whole texts; where one of them is, lines."""
+    whole = [_whole_texts(train, "train"), _whole_texts(valid, "valid")]
+    if all(whole):
+        files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
+        return ways(files, valid)[0]
+    return "line" if any(whole) else "record"
+
+
+def _whole_texts(asked: Asked, split: Split) -> bool:
+    data = asked.data
+    return all(
+        data.documents == "file" if isinstance(source, str) else texts_in(source, data, 1) is not None
+        for source in sources(data, split)
+    )
+
+
+def _contents(asked: Asked, split: Split, unit: Unit | Literal["record"]) -> Iterator[str]:
+    """All units that are not blank."""
+    cut = None if unit == "record" else cutter(unit, asked.symbols)
+    for record in read(asked.data, split, asked.roles, asked.symbols):
+        text = content(record)
+        units = [text] if cut is None else cut.push(text) + (cut.finish() if record.ends else [])
+        yield from (one for one in units if one.strip())
+
+
+# ---------------------------------------------------------------------- what an evaluation should say
+
+
+def measured_on_own(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> dict[str, str]:
+    """What is known of a run's own held-out data, and whether they are still those of the training."""
+    noted = {key: str(environment[key]) for key in ("held_out", "overlap") if key in environment}
+    if (change := _change(data, asked, environment)) is None:
+        return noted
+    now = None if asked is None else held_out(asked)
+    return {**noted, **({} if now is None else {"held_out": str(now)}), "changed": change}
+
+
+def measured_on_other(train: Asked | None, valid: DataSettings) -> dict[str, str]:
+    """Whether other data are in the training data; nothing where that cannot be known, or not at once."""
+    if train is None:
+        return {}
+    try:
+        if not 0 < _size(train, "train") <= LARGE:
+            return {}
+        found = overlap(train, replace(train, data=valid))
+    except DataError:  # the training data are not there any more
+        return {}
+    return {} if found is None or not found.common else {"overlap": str(found)}
+
+
+def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> str | None:
+    """How the data differ from those that a run was trained on; None where they do not, or where nothing is known."""
+    trained, _, held = str(environment.get("data", "")).rpartition("-")
+    if not held:
+        return None
+    if data.valid is not None:
+        same = fingerprint(data, "valid").startswith(held)
+        return None if same else "the held-out data have changed since the training"
+    if both_fingerprints(data) == f"{trained}-{held}":
+        return None
+    what = "the data have changed since the training"
+    if all(isinstance(source, str) for source in sources(data, "train")):
+        return f"{what}: these built-in sets depend on the version of Python"
+    if data.hold_out_by == "number":
+        what = f"{what}, and this run holds out records by their number"
+        return f"{what}: some that it was trained on may now be held out"
+    if asked is None:
+        return f"{what}: some of what is held out now may have been trained on"
+    now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
+    count = "" if now is None else f" {now.count} are held out now" + (f", {then} then" if then else "")
+    return f"{what}:{count}; chosen by content, nothing that was trained on is among them unless it was edited"

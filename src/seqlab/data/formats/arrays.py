@@ -1,0 +1,89 @@
+"""Arrays of whole numbers or of texts in .npy files: one long sequence, or a sequence a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.data.records import Record
+from seqlab.errors import DataError
+
+PIECE = 1 << 18
+"""Elements of a long sequence that come at once."""
+
+
+def mapped(path: Path) -> NDArray[Any]:
+    """Mapped, not read: it may be larger than memory. Arrays of objects, which would be unpickled, are refused."""
+    if path.suffix.lower() == ".gz":
+        raise DataError("a packed .npy file cannot be mapped", where=str(path), hint="unpack it: gunzip FILE")
+    try:
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, SyntaxError) as error:
+        what = f"no array that can be read ({' '.join(str(error).split())[:100]})"
+        raise DataError(what, where=str(path), hint="write it with numpy.save, not of objects") from None
+    except OSError as error:
+        what = f"cannot be read ({error.strerror or error})"
+        raise DataError(what, where=str(path), hint="check its permissions") from None
+    return array
+
+
+def opened_array(path: Path) -> NDArray[Any]:
+    """One that holds sequences of symbols."""
+    array = mapped(path)
+    if array.ndim not in (1, 2):
+        hint = "one sequence is (length,), several are (rows, length): reshape it"
+        raise DataError(f"an array with {array.ndim} axes {array.shape}", where=str(path), hint=hint)
+    if array.dtype.kind not in "iuU":
+        hint = "sequences are of whole numbers (or texts): quantise it, as in array.round().astype(int)"
+        raise DataError(f"an array of {array.dtype}", where=str(path), hint=hint)
+    return array
+
+
+def rows_of(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, NDArray[Any], bool]]:
+    """(row, elements, whether the sequence ends): the rows of a table; a single sequence in pieces, of a part."""
+    array = opened_array(path)
+    if array.ndim == 2:
+        yield from ((number, row, True) for number, row in enumerate(array, 1))
+        return
+    stop = len(array) if stop is None else stop
+    for begin in range(start, stop, PIECE):
+        end = min(begin + PIECE, stop)
+        yield begin + 1, array[begin:end], end == stop
+
+
+def array_records(path: Path, role: str, start: int = 0, stop: int | None = None) -> Iterator[Record]:
+    """Sequences as texts: the numbers with blanks between them."""
+    counted = "row" if opened_array(path).ndim == 2 else "element"
+    for number, row, ends in rows_of(path, start, stop):
+        text = _texts(row, path, number) if row.dtype.kind == "U" else " ".join(_decimals(row))
+        # pieces of one sequence follow each other like lines: a blank keeps the last symbol of one from the next
+        yield Record({role: text if ends else f"{text} "}, str(path), number, ends, counted)
+
+
+def _decimals(row: NDArray[Any]) -> Iterable[str]:
+    """A look-up, where it can be one, is six times as fast as writing a number."""
+    return map((_small().__getitem__ if row.dtype in ("uint8", "uint16") else str), row.tolist())
+
+
+@cache
+def _small() -> list[str]:
+    return [str(number) for number in range(1 << 16)]
+
+
+def _texts(row: NDArray[Any], path: Path, number: int) -> str:
+    from seqlab.data.formats.symbol_texts import joined
+
+    try:
+        return joined(row.tolist())
+    except ValueError as error:
+        raise DataError(str(error), where=f"{path}, row {number}", hint="give every symbol a name") from None
+
+
+def array_cut(path: Path, share: float) -> int:
+    """The element where the last `share` of a single sequence begins."""
+    return int(len(opened_array(path)) * (1 - share))

@@ -1,0 +1,40 @@
+"""Which column of a .csv or .tsv file plays which role, and whether its first line is a header.
+
+Columns that are numbers (from 0, or from the end: -1) are those of a file without a header. Of a file with two
+columns, of which nothing is said, source and target are the first and the second, if the first line is no header.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from seqlab.data.formats.aligned import PAIR
+from seqlab.errors import DataError
+
+NAME = re.compile(r"\w[\w-]*(?: \w[\w-]*){0,2}")
+"""A cell that may be the name of a column: up to three words, and nothing that ends a sentence."""
+
+
+class Chosen(NamedTuple):
+    columns: dict[str, str]
+    """By role."""
+    header: bool = True
+
+
+def choose_columns(
+    roles: Sequence[str], named: Mapping[str, str | int], file: str, first_row: Callable[[], list[str]]
+) -> Chosen:
+    if all(isinstance(named.get(role), int) for role in roles):
+        return Chosen({role: str(named[role]) for role in roles}, header=False)
+    if set(roles) <= set(PAIR) and not set(roles) & set(named):
+        first = first_row()
+        if len(first) == len(PAIR) and not set(first) & set(PAIR):
+            if all(NAME.fullmatch(cell) for cell in first) and first[0] != first[1]:
+                hint = (
+                    f"data.columns={{source: {first[0]}, target: {first[1]}}} if it is, {{source: 0, target: 1}} if not"
+                )
+                raise DataError(f"is '{first[0]}', '{first[1]}' a header?", where=f"{file}, line 1", hint=hint)
+            return Chosen({role: str(PAIR.index(role)) for role in roles}, header=False)
+    return Chosen({role: str(named.get(role, role)) for role in roles})

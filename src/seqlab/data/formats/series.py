@@ -1,0 +1,280 @@
+"""Series of numbers from files: one long series a file, several that a column names, or a series a row.
+
+.csv, .tsv, .jsonl and .parquet: columns are variables and a row is a step in time; or a row is a series, its steps the
+columns, or lists in the cells. Plain text is a table without a header: numbers with blanks or commas between them.
+.npy: (steps,), (steps, variables) or, a series a row, (series, steps); (series, steps, variables).
+
+N series · T steps · C variables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.data.formats.arrays import mapped
+from seqlab.data.formats.contents import format_in
+from seqlab.data.formats.files import lines, pieces, size_of
+from seqlab.data.formats.numbers import is_missing, number_in, plain_rows
+from seqlab.data.formats.parquet import Parquet
+from seqlab.data.formats.rows import Row, parse_rows
+from seqlab.data.formats.time_columns import counts_time
+from seqlab.errors import DataError, nearest
+from seqlab.recipe import DataSettings
+
+Numbers = NDArray[np.float64]
+VALUE = "value"
+"""The name of the only variable of series that are rows."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """values (T, C); with an answer (A,) where a whole series has one."""
+
+    name: str
+    values: Numbers
+    answer: Numbers | None = None
+    line: int = 0
+    """Where it stands in its file, if it is one row of it."""
+
+    def picked(self, columns: Sequence[int]) -> Series:
+        return replace(self, values=self.values[:, columns])
+
+
+class Found(NamedTuple):
+    """The series of a file, and the names of their variables."""
+
+    series: list[Series]
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Columns that are no variables, and why, for people."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table are, and what a row is."""
+
+    columns: tuple[str, ...] | None = None
+    """The variables; by default all columns of numbers but those that only count time (`time_columns.py`)."""
+    keep: tuple[str, ...] = ()
+    """Of these some may count time and are variables all the same: what is to be forecast."""
+    keep_time: bool = False
+    """Whether every column that counts time is a variable."""
+    by: str | None = None
+    """The column that names the series of a row, where a file has several."""
+    row: Literal["step", "series"] = "step"
+    answer: str | None = None
+    """The column with the answer of a series, where a row is one."""
+
+
+def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
+    if size_of(path) == 0:
+        raise DataError("empty file", where=str(path), hint="leave it out or fill it")
+    format = format_in(path, data)
+    if format in ("npy", "txt") and layout.columns and not any(name.isdecimal() for name in layout.columns):
+        layout = replace(layout, columns=None, keep_time=True)  # there are no names here: all columns, in their order
+    if format == "npy":
+        return _of_array(path, layout)
+    if format == "fasta":
+        raise DataError("letters, and no numbers", where=str(path), hint="give a table or an array")
+    rows = list(_rows(path, format, data))
+    if not rows:
+        raise DataError("no rows in it", where=str(path), hint="leave it out or fill it")
+    if layout.row == "series" or (format == "txt" and data.documents == "line"):
+        return _rows_as_series(rows, path, layout, ragged=format == "txt")
+    return _rows_as_steps(rows, path, layout)
+
+
+def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
+    if format == "parquet":
+        file = Parquet(path)
+        rows: Iterable[Row] = file.rows(file.schema.names)
+    elif format == "txt":
+        rows = plain_rows(lines(pieces(path), str(path)), empty=data.empty_lines and data.documents == "line")
+    else:
+        rows = parse_rows(format, lines(pieces(path), str(path)))
+    for row in rows:
+        if row.fault is not None:
+            where = f"{path}, line {row.line}, column {row.column}"
+            raise DataError(row.fault, where=where, hint="put the row right")
+        yield row
+
+
+# ---------------------------------------------------------------------- a row is a step
+
+
+def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
+    if layout.answer is not None:
+        hint = "task.row=series, or leave task.answer out"
+        raise DataError("an answer belongs to a series, and here a row is a step", where=str(path), hint=hint)
+    names = list(layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by}))
+    groups: dict[str, list[list[float]]] = {}
+    for row in rows:
+        if layout.columns is None and len(row.cells) != len(rows[0].cells):
+            what = f"{len(row.cells)} columns where the first row has {len(rows[0].cells)}"
+            raise DataError(what, where=f"{path}, {row.place}", hint="put the row right, or name task.columns")
+        group = "" if layout.by is None else str(_cell(row, layout.by, path))
+        groups.setdefault(group, []).append([_number(row, name, path) for name in names])
+    found = [Series(f"{path}: {name}" if name else str(path), np.array(steps)) for name, steps in groups.items()]
+    if layout.columns is not None:
+        return Found(found, tuple(names))
+    texts = [f"'{name}' (no numbers)" for name in rows[0].cells if name not in (*names, layout.by)]
+    return _without_time(Found(found, tuple(names), tuple(texts)), layout, first=next(iter(rows[0].cells)))
+
+
+def _without_time(found: Found, layout: Layout, first: str) -> Found:
+    """Without the columns that only count time, if others are left; `first` is the name of the table's first column."""
+    if layout.keep_time or len(found.columns) == 1:
+        return found
+    clocks = [
+        place
+        for place, name in enumerate(found.columns)
+        if name not in layout.keep
+        and counts_time(name, [one.values[:, place] for one in found.series], first=name == first)
+    ]
+    if not clocks or len(clocks) == len(found.columns):
+        return found
+    left = [place for place in range(len(found.columns)) if place not in clocks]
+    values = found.series[0].values
+    why = [
+        f"'{found.columns[place]}' (counts time{', backwards: is the last row the oldest?' if falls else ''})"
+        for place in clocks
+        for falls in [bool(values[-1, place] < values[0, place])]
+    ]
+    series = [one.picked(left) for one in found.series]
+    return Found(series, tuple(found.columns[place] for place in left), (*found.left_out, *why))
+
+
+def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | None]) -> list[str]:
+    """Columns whose first cell that is not empty is a number."""
+    found = []
+    for name in rows[0].cells:
+        first = next((cell for row in rows if not is_missing(cell := row.cells.get(name))), None)
+        if isinstance(first, list):
+            raise DataError(f"column '{name}' has lists", where=f"{path}, {rows[0].place}", hint="set task.row=series")
+        if name not in leave_out and number_in(first) is not None:
+            found.append(name)
+    if not found:
+        listed = ", ".join(list(rows[0].cells)[:10]) + (", ..." if len(rows[0].cells) > 10 else "")
+        raise DataError("no column of numbers", where=str(path), hint=f"there are {listed}")
+    return found
+
+
+# ---------------------------------------------------------------------- a row is a series
+
+
+def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -> Found:
+    """`ragged`: each row has columns of its own."""
+    beside = {layout.by, layout.answer}
+    names = layout.columns or tuple(name for name in rows[0].cells if name not in beside)
+    lists = [name for name in names if isinstance(rows[0].cells.get(name), list)]
+    if not lists and not layout.columns and not ragged:
+        names = tuple(_columns_of_numbers(rows, path, leave_out=beside))
+    found = []
+    for row in rows:
+        name = f"{path}, {row.place}" if layout.by is None else f"{path}: {_cell(row, layout.by, path)}"
+        if ragged and not row.cells:  # an empty line, which is a row only where it is to be answered
+            values = np.zeros((0, 1))
+        else:
+            values = _lists(row, lists, path) if lists else _steps(row, tuple(row.cells) if ragged else names, path)
+        answer = _answer(row, layout.answer, path)
+        found.append(Series(name, values, answer, row.line))
+    return Found(found, tuple(lists) or (VALUE,))
+
+
+def _lists(row: Row, names: Sequence[str], path: Path) -> Numbers:
+    """Each cell is a list: the steps of one variable."""
+    columns = []
+    for name in names:
+        cell = _cell(row, name, path)
+        if not isinstance(cell, list):
+            what = f"column '{name}' is no list but {cell!r:.40}"
+            raise DataError(what, where=f"{path}, {row.place}", hint="write [1, 2, 3]")
+        columns.append(
+            [_checked(one, f"{path}, {row.place}, column '{name}', element {n}") for n, one in enumerate(cell, 1)]
+        )
+    if len({len(column) for column in columns}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(names, columns, strict=True))
+        what = f"lists of different lengths ({lengths})"
+        raise DataError(what, where=f"{path}, {row.place}", hint="the variables of a series have the same steps")
+    return np.array(columns, dtype=np.float64).T
+
+
+def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
+    """Each cell is a step; a series that is shorter than others has empty cells at its end."""
+    while names and is_missing(row.cells.get(names[-1])):
+        names = names[:-1]
+    if not names:
+        raise DataError("a series without steps", where=f"{path}, {row.place}", hint="leave the row out")
+    return np.array([[_number(row, name, path)] for name in names])
+
+
+def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
+    """None where it is not known."""
+    cell = None if name is None else row.cells.get(name)
+    if is_missing(cell):
+        return None
+    given = cell if isinstance(cell, list) else [cell]
+    return np.array([_checked(one, f"{path}, {row.place}, column '{name}'") for one in given])
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+def _of_array(path: Path, layout: Layout) -> Found:
+    for key, value in {"task.series": layout.by, "task.answer": layout.answer}.items():
+        if value is not None:
+            raise DataError(
+                f"an array has no column '{value}'", where=str(path), hint=f"leave {key} out, or give a table"
+            )
+    array = mapped(path)
+    if array.dtype.kind not in "iufb":
+        raise DataError(f"an array of {array.dtype}", where=str(path), hint="series are of numbers")
+    if array.ndim == 0 or array.ndim > 3 or array.size == 0:
+        hint = "a series is (steps,) or (steps, variables), several are (series, steps, variables)"
+        raise DataError(f"an array of the shape {array.shape}", where=str(path), hint=hint)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim == 2:
+        array = array[:, :, None] if layout.row == "series" else array[None]
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        number, step, variable = (int(place) + 1 for place in bad[0])
+        where = f"{path}, series {number}, step {step}, column {variable}"
+        raise DataError("a value that is no number", where=where, hint="fill it, or cut the series there")
+    names = tuple(str(place + 1) for place in range(array.shape[2]))
+    chosen = layout.columns or names
+    if missing := [name for name in chosen if name not in names]:
+        raise DataError(f"no column '{missing[0]}'", where=str(path), hint=f"an array's are {', '.join(names)}")
+    picked = np.asarray(array[:, :, [int(name) - 1 for name in chosen]], dtype=np.float64)
+    several = len(picked) > 1
+    series = [Series(f"{path}, row {n}" if several else str(path), one) for n, one in enumerate(picked, 1)]
+    found = Found(series, tuple(chosen))
+    return found if layout.columns is not None else _without_time(found, layout, first=names[0])
+
+
+# ---------------------------------------------------------------------- cells
+
+
+def _cell(row: Row, name: str, path: Path) -> object:
+    if name not in row.cells:
+        raise DataError(f"no column '{name}'", where=f"{path}, {row.place}", hint=nearest(name, row.cells))
+    return row.cells[name]
+
+
+def _number(row: Row, name: str, path: Path) -> float:
+    return _checked(_cell(row, name, path), f"{path}, {row.place}, column '{name}'")
+
+
+def _checked(cell: object, where: str) -> float:
+    number = number_in(cell)
+    if number is None:
+        what = "a missing value" if is_missing(cell) else f"no number but {cell!r:.40}"
+        hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
+        raise DataError(what, where=where, hint=hint)
+    return number

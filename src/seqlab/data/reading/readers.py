@@ -1,0 +1,309 @@
+"""Sources of every kind become records.
+
+A source is a file, a folder, a pattern, any of them packed with gzip (`.gz`), the name that aligned files share, or
+the name of a built-in data set. A word without a separator or a suffix that names a built-in set (`python-docs`)
+always means that set; to read a file or a folder of that name, write `./python-docs`. A file that several sources
+name is read once, and files of `valid` are left out of `train`.
+
+`data/formats/contents.py` says which formats there are and what is a record of each.
+
+What is held out where there is no `valid` is decided by content: `data/splits/holding_out.py`. A built-in set has a
+fixed part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+
+from seqlab.data.builtin import sets, synthetic
+from seqlab.data.formats.aligned import Aligned, find_aligned, similar_files
+from seqlab.data.formats.contents import Asked, bytes_in, format_in, plain_size, records_of, text_records
+from seqlab.data.formats.files import BLOCK, FilePiece, find_files, lines, opened, pieces
+from seqlab.data.progress import work
+from seqlab.data.reading.noise import RULE, scrambled
+from seqlab.data.records import Document, Record
+from seqlab.data.splits.holding_out import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
+from seqlab.data.splits.holding_out import HeldOut, Split, choose, part_of
+from seqlab.data.storage.cache import EntryLock, kept
+from seqlab.errors import DataError
+from seqlab.recipe import DataSettings
+
+Source = Path | Aligned | str
+"""A file, files side by side, or a built-in set."""
+QUICK = 1 << 22
+"""Bytes of files that are looked at again sooner than the cache is asked what is held out of them."""
+SMALL = 1 << 18
+"""Bytes of files that are not worth an entry of the cache."""
+VERSION = 3
+"""Part of every fingerprint: to be raised when the same files would give other records."""
+RULES = 1
+"""Part of those of files of which a part is held out by content: to be raised when that would be another part."""
+
+
+def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
+    """The records of a split, each with a field for every role: those of files, then those of built-in sets.
+
+    train and valid never share a record, and where `valid` is not given they are together all of the data. Which is
+    which depends on the content of all roles, so that whoever reads both must name the same ones. With `symbols`, lists
+    and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says is done to the
+    field of the first role: what a model reads.
+    """
+    asked = Asked(data, tuple(roles), symbols)
+    chosen = held_out(asked) if _open(data) else None
+    asked = asked if chosen is None else replace(asked, data=chosen.settled(data))
+    records = _chain(sources(data, split), asked, split)
+    return scrambled(records, roles[0], data.scramble) if data.scramble else records
+
+
+def as_given(data: DataSettings) -> DataSettings:
+    """For examples that are to be answered: every line counts, an empty one too, and nothing is scrambled."""
+    return data.model_copy(update={"empty_lines": True, "scramble": 0.0})
+
+
+def empty_lines(data: DataSettings, split: Split) -> int:
+    """How many lines of the plain texts are left out because they are empty.
+
+    Of files that a part is held out of, those of the whole files: an empty line belongs to neither part.
+    """
+    if data.documents != "line" or data.empty_lines:
+        return 0
+    count = 0
+    for source in sources(data, split):
+        if isinstance(source, Path) and format_in(source, data) == "txt":
+            facts = source.stat()
+            count += _empty_lines(source, facts.st_size, facts.st_mtime_ns)
+        elif isinstance(source, str) and sets.is_builtin(source):
+            texts = (document.fields.get("text", "") for document in sets.documents(source, split))
+            count += sum(not line.strip() for text in texts for line in text.removesuffix("\n").split("\n"))
+    return count
+
+
+@lru_cache(maxsize=10_000)
+def _empty_lines(path: Path, size: int, changed: int) -> int:
+    """Counted once in a process as long as the file stays as it is."""
+    return sum(not line.strip() for _, line in lines(pieces(path), str(path)))
+
+
+def held_out(asked: Asked) -> HeldOut | None:
+    """What is held out of files, by the rule and the threshold of the settings, or by those that are chosen here.
+
+    None where `valid` is given, or where there are built-in sets alone. Of large files it is kept in the cache.
+    """
+    data = asked.data
+    if data.valid is not None:
+        return None
+    files = [source for source in sources(data, "train") if not isinstance(source, str)]
+    if not files:
+        return None
+    if sum(map(bytes_in, files)) <= QUICK:
+        return choose(files, asked)
+
+    def build(room: Path) -> None:
+        about = f"what is held out of {described(data, 'train')}"
+        with work(f"choosing {about}") as progress:
+            chosen = choose(files, asked)
+            progress(chosen.size)
+        (room / "meta.json").write_text(json.dumps({"about": about, "found": asdict(chosen)}), encoding="utf-8")
+
+    key = hashlib.sha256(json.dumps([fingerprint(data, "train"), asked.roles, asked.symbols]).encode()).hexdigest()
+    return kept("splits", key, _kept_choice, build)
+
+
+def _kept_choice(folder: Path, lock: EntryLock) -> HeldOut | None:
+    try:
+        return HeldOut(**json.loads((folder / "meta.json").read_text(encoding="utf-8"))["found"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _open(data: DataSettings) -> bool:
+    """Whether rule or threshold still have to be chosen."""
+    by_number = data.hold_out_by == "number"
+    return data.valid is None and not by_number and None in (data.hold_out_by, data.hold_out_below)
+
+
+def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
+    """All texts of files (in pieces), the column `text` of rows, the training part of built-in sets."""
+    data = DataSettings(train=sources, valid=[])
+    return (record.fields["text"] for record in read(data, "train", symbols=symbols))
+
+
+def size(data: DataSettings, split: Split) -> int | None:
+    """The bytes of text to come, about; None where that cannot be known without reading them."""
+    if split == "valid" and data.valid is None:
+        return None
+    sizes = [None if isinstance(source, str) else plain_size(source, data) for source in sources(data, split)]
+    return None if None in sizes else sum(one or 0 for one in sizes)
+
+
+def is_small(data: DataSettings, split: Split) -> bool:
+    """Whether a split is a few files of its own that are read and encoded faster than the cache is asked for them.
+
+    That is what people type, and most files that a run is used on. A part that is held out of a file never is: all of
+    the file has to be read to find it.
+    """
+    if split == "train" or data.valid is None:
+        return False
+    files = [source for source in sources(data, split) if not isinstance(source, str)]
+    if len(files) < len(sources(data, split)):  # built-in sets are made, not read
+        return False
+    paths = [path for file in files for path in (file.paths if isinstance(file, Aligned) else [file])]
+    # as they are, then unpacked: a large .gz file is not read for this
+    return sum(path.stat().st_size for path in paths) <= SMALL and sum(map(bytes_in, files)) <= SMALL
+
+
+def described(data: DataSettings, split: Split) -> str:
+    """The sources of a split in a few words."""
+    own = data.valid is not None and split == "valid"
+    names = data.valid if own and data.valid is not None else data.train
+    listed = [names] if isinstance(names, str) else names
+    rest = f" and {len(listed) - 2} more" if len(listed) > 2 else ""
+    held_out = " (held out)" if split == "valid" and not own else ""
+    return ", ".join(listed[:2]) + rest + held_out
+
+
+def fingerprint(data: DataSettings, split: Split) -> str:
+    """sha256 of all that decides what `read` gives: contents of files, and the settings that matter."""
+    found = sources(data, split)
+    whole: list[object] = [VERSION, split, data.documents, sorted(data.columns.items())]
+    # with held-out data of its own, a file is read whole; else one part of it is
+    whole.append(_part(data, found) if data.valid is None else "whole")
+    if data.scramble:
+        whole.append(["scramble", data.scramble])
+    if data.empty_lines:
+        whole.append("empty lines")
+    for source in found:
+        if isinstance(source, str):
+            owner = synthetic if synthetic.is_synthetic(source) else sets
+            whole.append([source, owner.content_hash(source)])
+        else:
+            paths = source.paths if isinstance(source, Aligned) else [source]
+            whole.append([format_in(source, data), *map(_digest_now, paths)])
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def _part(data: DataSettings, found: list[Source]) -> list[object]:
+    """All that decides which part of files is held out; of built-in sets, nothing does."""
+    if data.hold_out_by == "number" or all(isinstance(source, str) for source in found):
+        return ["held out", data.hold_out]
+    asked_for = data.hold_out if _open(data) else None
+    return ["held out", asked_for, data.hold_out_by, data.hold_out_below, RULES]
+
+
+def both_fingerprints(data: DataSettings) -> str:
+    """Of the training and of the held-out data: tells whether the data of a run are still the same."""
+    trained = fingerprint(data, "train")[:16] if data.train else "none"  # imported
+    return f"{trained}-{fingerprint(data, 'valid')[:16]}"
+
+
+def cache_key(data: DataSettings, split: Split, *facts: object) -> str:
+    """sha256 of a split's records and of what is made of them, to keep that under in the cache.
+
+    The rule of the noise is part of it, but not of `fingerprint`, which runs have recorded.
+    """
+    noise = [["noise", RULE]] if data.scramble else []
+    return hashlib.sha256(json.dumps([fingerprint(data, split), *noise, *facts], sort_keys=True).encode()).hexdigest()
+
+
+def _digest_now(path: Path) -> str:
+    facts = path.stat()
+    return _digest(path, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=10_000)
+def _digest(path: Path, size: int, changed: int) -> str:
+    """sha256 of a file's contents, read once in a process as long as the file stays as it is."""
+    digest = hashlib.sha256()
+    with opened(path) as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------------- which sources
+
+
+def sources(data: DataSettings, split: Split) -> list[Source]:
+    """Files, and names of built-in sets, of a split: each once."""
+    valid = _resolved(data.valid, data) if data.valid is not None else {}
+    if split == "valid" and data.valid is not None:
+        return list(valid.values())
+    found = _resolved(data.train, data)
+    if not found:
+        raise DataError("data.train is an empty list", hint="name a file, a folder, a pattern or a built-in data set")
+    left = [source for key, source in found.items() if isinstance(source, str) or key not in valid]
+    if not left:
+        where = ", ".join(str(source) for source in found.values())
+        raise DataError(
+            "train and valid are the same files", where=where, hint="leave data.valid out to hold out a part"
+        )
+    return left
+
+
+def _resolved(names: str | list[str], data: DataSettings) -> dict[Path | str, Source]:
+    """By identity, so that two names of one file are one."""
+    found: dict[Path | str, Source] = {}
+    for name in [names] if isinstance(names, str) else names:
+        if sets.is_builtin(name) or synthetic.is_synthetic(name):
+            found[name] = name
+        else:
+            for file in _found(name, data):
+                found.setdefault((file.stem if isinstance(file, Aligned) else file).resolve(), file)
+    return found
+
+
+def _found(name: str, data: DataSettings) -> Sequence[Path | Aligned]:
+    if not name:  # as a path it would be the folder one is in
+        raise DataError("an empty name for data", hint="name a file, a folder, a pattern or a built-in data set")
+    try:
+        if data.format in ("auto", "aligned") and (aligned := find_aligned(name, data)):
+            return aligned
+        hint = similar_files(name)
+        if data.format == "aligned":
+            raise DataError(f"no aligned files '{name}'", hint=hint or "data.columns should have their suffixes")
+        if hint:
+            raise DataError(f"no file or folder '{name}'", hint=hint)
+        return find_files(name, also=[*sets.TEXTS, *synthetic.SETS])
+    except OSError as error:  # a name too long for a file, a folder that may not be looked into
+        raise DataError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
+
+
+# ---------------------------------------------------------------------- records of sources
+
+
+def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record]:
+    files = [source for source in sources if not isinstance(source, str)]
+    if files:
+        if asked.data.valid is None:
+            yield from part_of(files, asked, split)
+        else:
+            for path in files:
+                yield from records_of(path, asked)
+    for name in sources:
+        if isinstance(name, str):
+            if synthetic.is_synthetic(name):
+                raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
+            for document in sets.documents(name, split):
+                yield from _of_document(document, name, asked)
+
+
+def _of_document(document: Document, name: str, asked: Asked) -> Iterator[Record]:
+    """The fields of a built-in set by role; where one role is asked for that it has no field for, its text."""
+    chosen = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
+    if len(chosen) == 1 and document.fields.keys().isdisjoint(chosen) and chosen.keys().isdisjoint(asked.data.columns):
+        chosen = dict.fromkeys(chosen, "text")
+    for role, field in chosen.items():
+        if field not in document.fields:
+            fields = ", ".join(document.fields)
+            hint = f"it has {fields}: choose with data.columns.{role}"
+            raise DataError(f"'{name}' cannot give {' and '.join(asked.roles)}", hint=hint)
+    place = f"{name}:{document.name}"
+    if list(chosen.values()) == ["text"]:
+        yield from text_records([FilePiece(document.fields["text"], 1, ends=True)], place, asked)
+    else:
+        yield Record({role: document.fields[field] for role, field in chosen.items()}, place, 1)

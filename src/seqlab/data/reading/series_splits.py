@@ -1,0 +1,117 @@
+"""Which series, and which steps of them, are for training and which are held out.
+
+Where there is no `valid`: of 20 or more series, a fifth of them; of fewer, the last fifth of each. What is forecast
+there was never seen, but the steps before it may be looked at. `data.hold_out` is another share; a built-in set has
+fixed parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from seqlab.data.builtin.synthetic import synthetic
+from seqlab.data.formats.series import VALUE, Found, Layout, Series, series_of
+from seqlab.data.randomness import permute
+from seqlab.data.reading.readers import sources
+from seqlab.data.splits.holding_out import FEWEST_DOCUMENTS
+from seqlab.errors import DataError
+from seqlab.recipe import DataSettings
+
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class SeriesPart:
+    """A series, of which the steps from `first` on are to be forecast; `skipped` steps of it come before its values."""
+
+    series: Series
+    first: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """With the names of the variables."""
+
+    parts: list[SeriesPart]
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Columns of the first file that are no variables, and why."""
+
+    def ordered(self, columns: Sequence[str]) -> Parts:
+        """With the variables in this order, where they have these names."""
+        if set(columns) != set(self.columns):
+            return self
+        order = [self.columns.index(name) for name in columns]
+        picked = [replace(part, series=part.series.picked(order)) for part in self.parts]
+        return Parts(picked, tuple(columns))
+
+
+def read_parts(
+    data: DataSettings, split: Literal["train", "valid"], layout: Layout, *, reach: int, whole: bool
+) -> Parts:
+    """The series of a split; held-out ends have `reach` steps before them. `whole`: no series may be cut."""
+    if data.scramble:
+        raise DataError("numbers have no letters that could be scrambled", hint="leave data.scramble out")
+    given = sources(data, split)
+    files: list[Found] = []
+    for source in given:
+        if isinstance(source, Path):
+            files.append(series_of(source, data, layout))
+            if layout.row == "step" or files[0].columns != (VALUE,):  # what the first file has is wanted of all others
+                layout = replace(layout, columns=files[0].columns)
+    made = [synthetic(source, split) for source in given if isinstance(source, str)]
+    columns = _agreed([*files, *made])
+    series = [one for found in files for one in found.series]
+    held_out = data.valid is None and bool(series)
+    parts = (
+        _held_out(series, data.hold_out or HELD_OUT, split, reach, whole)
+        if held_out
+        else [SeriesPart(s) for s in series]
+    )
+    left_out = files[0].left_out if files else ()
+    return Parts([*parts, *(SeriesPart(one) for found in made for one in found.series)], columns, left_out)
+
+
+def _agreed(found: Sequence[Found]) -> tuple[str, ...]:
+    """The names of the variables, of which all series must have as many."""
+    if not found:
+        raise DataError("no data to read", hint="name a file, a folder, a pattern or a built-in data set")
+    first = found[0]
+    for one in found:
+        if len(one.columns) != len(first.columns):
+            what = f"the columns of numbers are {', '.join(one.columns)}, and elsewhere {', '.join(first.columns)}"
+            raise DataError(what, where=one.series[0].name, hint="name them: task.columns=[...]")
+    return first.columns
+
+
+def _held_out(
+    series: list[Series], share: float, split: Literal["train", "valid"], reach: int, whole: bool
+) -> list[SeriesPart]:
+    if whole or len(series) >= FEWEST_DOCUMENTS:
+        if len(series) < 2:
+            what = "a single series cannot be cut to hold out a part"
+            raise DataError(what, where=series[0].name, hint="give data.valid")
+        count = min(len(series) - 1, max(1, round(share * len(series))))
+        chosen = set(permute(np.arange(count), len(series), key=0).tolist())
+        return [SeriesPart(one) for number, one in enumerate(series) if (number in chosen) == (split == "valid")]
+    return [_end(one, share, reach) if split == "valid" else SeriesPart(_beginning(one, share)) for one in series]
+
+
+def _cut(series: Series, share: float) -> int:
+    return len(series.values) - max(1, round(share * len(series.values)))
+
+
+def _beginning(series: Series, share: float) -> Series:
+    return replace(series, values=series.values[: _cut(series, share)])
+
+
+def _end(series: Series, share: float, reach: int) -> SeriesPart:
+    cut = _cut(series, share)
+    start = max(0, cut - reach)
+    return SeriesPart(replace(series, values=series.values[start:]), cut - start, start)

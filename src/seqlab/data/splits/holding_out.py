@@ -1,0 +1,375 @@
+"""Which part of files is held out where there is no `valid`, decided by content.
+
+A record is held out when the hash of its content is below a threshold. So the same record is always on the same side,
+and rows that are inserted, removed or shuffled later do not turn one that was trained on into one that is held out.
+Of fewer than 20 plain texts (or long arrays, or sequences) no whole ones are held out but parts from all over them:
+paragraphs, or lines where there are hardly any paragraphs, or blocks where there are hardly any lines.
+
+Rule and threshold are chosen once, from the data, and written into a run: `data.hold_out_by`, `data.hold_out_below`.
+Runs of earlier versions have the rule `number`: documents by their running number, of few texts the ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+
+from seqlab.data.formats.aligned import Aligned
+from seqlab.data.formats.contents import Asked, bytes_in, cut_of, records_of, texts_in
+from seqlab.data.progress import bytes_of, readable_size
+from seqlab.data.records import Record
+from seqlab.data.splits.units import PARAGRAPH_END, Unit, cutter, digest, limit
+from seqlab.errors import DataError
+from seqlab.recipe import DataSettings, HoldOutBy
+
+Split = Literal["train", "valid"]
+Files = Sequence[Path | Aligned]
+FEWEST_DOCUMENTS = 20
+HELD_OUT = 0.05
+MOST_HELD_OUT = 250_000
+"""Bytes that are held out where the recipe names no share: an evaluation is not to cost more than the training."""
+ANSWERS = ("label", "tags")
+"""Roles that do not count as content: the same text with another label falls on the same side."""
+MANY = 100_000
+"""With more units than this, the share that is held out is the share asked for; with fewer, it is seen to."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How a part was chosen, and how much it is. Sizes are bytes of text; nothing is counted for the rule `number`."""
+
+    by: HoldOutBy
+    below: float | None = None
+    held: int = 0
+    units: int = 0
+    held_size: int = 0
+    size: int = 0
+    ends: bool = False
+    """By the rule `number`, of texts that are too few to hold out whole ones."""
+    alike: bool = False
+    """Whether that rule was chosen because too much of the content is the same."""
+
+    def settled(self, data: DataSettings) -> DataSettings:
+        """The settings with this choice written down."""
+        return data.model_copy(update={"hold_out_by": self.by, "hold_out_below": self.below})
+
+    @property
+    def count(self) -> str:
+        """3 of 60 paragraphs"""
+        return f"{self.held:,} of {self.units:,} {'record' if self.by == 'document' else self.by}s"
+
+    def __str__(self) -> str:
+        """3 of 60 paragraphs (1.2 of 24.8 kB), spread over the text"""
+        if self.by == "number":
+            chosen = "the end of each text" if self.ends else "records by their number"
+            return (
+                f"{chosen}: the data repeat themselves, so the same is in the training data" if self.alike else chosen
+            )
+        (held, held_unit), (size, unit) = (readable_size(size).split() for size in (self.held_size, self.size))
+        sizes = f"{held} of {size} {unit}" if held_unit == unit else f"{held} {held_unit} of {size} {unit}"
+        return f"{self.count} ({sizes})" + ("" if self.by == "document" else ", spread over the text")
+
+
+def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
+    """The records of one side, by the rule that the settings have; a side without any is an error."""
+    by, below, none = asked.data.hold_out_by, asked.data.hold_out_below, True
+    if by == "number":
+        records = _by_number(files, asked, split)
+    else:
+        assert below is not None, "chosen before"
+        if by == "document":
+            records = _documents(_of_all(files, asked), limit(below), split)
+        else:
+            _check_cuttable(files, asked.data)
+            records = _parts_of_texts(_of_all(files, asked), asked, limit(below), split)
+    for record in records:
+        none = False
+        yield record
+    if none and by != "number":
+        raise _nothing(files, asked.data, split)
+
+
+def content(record: Record) -> str:
+    """What a record is known by: its texts, without labels and tags; several are joined with their lengths."""
+    texts = [text for role, text in sorted(record.fields.items()) if role not in ANSWERS]
+    if len(texts) == 1:
+        return texts[0]
+    return "".join(f"{len(text)}:{text}" for text in map(str.strip, texts or record.fields.values()))
+
+
+def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
+    for path in files:
+        yield from records_of(path, asked)
+
+
+def _documents(records: Iterable[Record], below: bytes, split: Split) -> Iterator[Record]:
+    """A long document, which comes in pieces, goes where its first piece belongs."""
+    fresh, chosen = True, False
+    for record in records:
+        if fresh:
+            chosen = (digest(content(record)) < below) == (split == "valid")
+        if chosen:
+            yield record
+        fresh = record.ends
+
+
+def _parts_of_texts(records: Iterable[Record], asked: Asked, below: bytes, split: Split) -> Iterator[Record]:
+    """What lies together of a text comes together, and the last part of each text on this side `ends`."""
+    role, fresh, line = asked.roles[0], True, 1
+    before: Record | None = None  # kept back until it is known whether more of its text follows
+    for record, units in _cut(records, asked):
+        line = record.line if fresh else line
+        for held, run in groupby(units, lambda unit: digest(unit) < below):
+            text = "".join(run)
+            if held == (split == "valid"):
+                if before is not None:
+                    yield before
+                before = replace(record, fields={role: text}, line=line, ends=False)
+            line += text.count("\n" if record.counted == "line" else " ")
+        fresh = record.ends
+        if fresh and before is not None:
+            yield replace(before, ends=True)
+            before = None
+
+
+def _cut(records: Iterable[Record], asked: Asked) -> Iterator[tuple[Record, list[str]]]:
+    """The units that end in each record: in each piece of a text."""
+    role, cut = asked.roles[0], cutter(cast(Unit, asked.data.hold_out_by), asked.symbols)
+    for record in records:
+        units = cut.push(record.fields[role])
+        yield record, units + (cut.finish() if record.ends else [])
+
+
+# ---------------------------------------------------------------------- choosing
+
+
+def choose(files: Files, asked: Asked) -> HeldOut:
+    """The rule and the threshold, where the settings leave them open; reads all of the files, some of them twice.
+
+    Of the rules that a text allows, the first one is taken by which about the share asked for is held out. A text that
+    repeats itself has none, since all its units are on one side: of that, the end is held out.
+    """
+    data, share = asked.data, _share(files, asked.data)
+    if data.hold_out_by == "number":
+        return HeldOut("number", ends=_few_texts(files, data))
+    cut_up = data.hold_out_by not in (None, "document") or (data.hold_out_by is None and _few_texts(files, data))
+    if cut_up:
+        _check_cuttable(files, data)
+        if data.hold_out_below is None and not any(
+            cut_of(path, data, share) for path in files if isinstance(path, Path)
+        ):
+            for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
+                pass
+            raise _too_little(files)
+    if data.hold_out_by is not None:
+        rules: Sequence[HoldOutBy] = [data.hold_out_by]
+    else:
+        rules = ways(files, asked) if cut_up else ["document"]
+    for by in rules:
+        found = _Tally(by, data.hold_out_below or share).filled(files, asked)
+        if data.hold_out_below is not None:
+            return found.result(data.hold_out_below)
+        if by == "document" and found.units < FEWEST_DOCUMENTS:
+            raise _too_little(files)
+        if chosen := found.chosen(any_share=data.hold_out_by is not None):
+            return chosen
+    if data.hold_out_by is not None:
+        what = f"no {data.hold_out_by} of it differs from the others"
+        raise DataError(what, where=_names(files), hint="leave data.hold_out_by out, or give data.valid")
+    return HeldOut("number", ends=cut_up, alike=True)
+
+
+def ways(files: Files, asked: Asked) -> list[Unit]:
+    """The units that a few texts can be cut into, the most natural ones first."""
+    role, paragraphs, lines = asked.only_role(_names(files)), 0, 0
+    for record in _of_all(files, asked):
+        text = record.fields[role]
+        paragraphs += sum(1 for _ in PARAGRAPH_END.finditer(text)) + record.ends
+        lines += text.count("\n") + record.ends
+        if paragraphs >= FEWEST_DOCUMENTS:
+            break
+    counts: dict[Unit, int] = {"paragraph": paragraphs, "line": lines}
+    return [*(unit for unit, count in counts.items() if count >= FEWEST_DOCUMENTS), "block", "snippet"]
+
+
+class _Tally:
+    """Counts what a threshold holds out; of not too many units, it keeps the hashes, to choose a better one."""
+
+    def __init__(self, by: HoldOutBy, share: float) -> None:
+        self.by, self.share, self.limit = by, share, limit(share)
+        self.units = self.held = self.size = self.held_size = 0
+        self.digests: list[bytes] = []
+        self.sizes: list[int] = []
+
+    def filled(self, files: Files, asked: Asked) -> _Tally:
+        records = _of_all(files, asked)
+        if self.by == "document":
+            fresh = True
+            for record in records:
+                size = sum(map(bytes_of, record.fields.values()))
+                if fresh:
+                    self._add(digest(content(record)), size)
+                else:
+                    self._more(size)
+                fresh = record.ends
+            return self
+        by_unit = replace(asked, data=asked.data.model_copy(update={"hold_out_by": self.by}))
+        for _, units in _cut(records, by_unit):
+            for unit in units:
+                self._add(digest(unit), bytes_of(unit))
+        return self
+
+    def _add(self, found: bytes, size: int) -> None:
+        self.units += 1
+        self.last = found < self.limit
+        self.held += self.last
+        if self.units <= MANY:
+            self.digests.append(found)
+            self.sizes.append(0)
+        self._more(size)
+
+    def _more(self, size: int) -> None:
+        self.size += size
+        self.held_size += size if self.last else 0
+        if self.units <= MANY:
+            self.sizes[-1] += size
+
+    def result(self, below: float) -> HeldOut:
+        """For a threshold; for another one than the share, the hashes must be there."""
+        if below == self.share:
+            return HeldOut(self.by, below, self.held, self.units, self.held_size, self.size)
+        inside = [size for found, size in zip(self.digests, self.sizes, strict=True) if found < limit(below)]
+        return HeldOut(self.by, below, len(inside), self.units, sum(inside), self.size)
+
+    def chosen(self, any_share: bool) -> HeldOut | None:
+        """By a threshold that holds out about the share asked for: of records by number, of texts by size.
+
+        None where no threshold does, unless `any_share` is right that leaves neither side empty.
+        """
+        if self.units > MANY:
+            return self.result(self.share) if 0 < self.held < self.units else None
+        hashes = np.frombuffer(b"".join(self.digests), ">u8").astype(np.uint64)
+        different, which = np.unique(hashes, return_inverse=True)
+        if len(different) < 2:
+            return None
+        weights = np.bincount(which, None if self.by == "document" else self.sizes)
+        sums = np.cumsum(weights)[:-1] / weights.sum()  # held out: the first one, the first two, ... all but one
+        below, place = self.share, int(np.searchsorted(different, np.uint64(int.from_bytes(self.limit, "big")))) - 1
+        if not (0 <= place < len(sums) and abs(sums[place] - self.share) <= self.share / 4):
+            place = int(np.argmin(np.abs(sums - self.share)))
+            below = _between(int(different[place]), int(different[place + 1]))
+        fits = self.share / 3 <= sums[place] <= 1.5 * self.share + 0.05
+        enough = self.units >= FEWEST_DOCUMENTS or self.by == "snippet"
+        return self.result(below) if any_share or (fits and enough) else None
+
+
+def _between(low: int, high: int) -> float:
+    """A threshold with few digits that holds out what has the lower hash but not what has the higher one."""
+    middle = (low + (high - low) / 2) / 2**64
+    for digits in range(2, 20):
+        if low < int(round(middle, digits) * 2**64) <= high:
+            return round(middle, digits)
+    return middle
+
+
+def _few_texts(files: Files, data: DataSettings) -> bool:
+    """Whether all of them can be cut anywhere, and are too few documents to hold out whole ones."""
+    documents = 0
+    for path in files:
+        found = texts_in(path, data, FEWEST_DOCUMENTS)
+        if found is None or (documents := documents + found) >= FEWEST_DOCUMENTS:
+            return False
+    return True
+
+
+def _check_cuttable(files: Files, data: DataSettings) -> None:
+    for path in files:
+        if texts_in(path, data, 1) is None:
+            what, hint = f"its records cannot be cut into {data.hold_out_by}s", "set data.hold_out_by=document"
+            raise DataError(what, where=str(path), hint=hint)
+
+
+def _share(files: Files, data: DataSettings) -> float:
+    """As asked for; or a twentieth, and of large data no more than an evaluation needs."""
+    return data.hold_out or float(f"{_default_share(files):.4g}")
+
+
+def _default_share(files: Files) -> float:
+    return min(HELD_OUT, MOST_HELD_OUT / max(1, sum(map(bytes_in, files))))
+
+
+# ---------------------------------------------------------------------- by number, as earlier versions did
+
+
+def _by_number(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
+    share = asked.data.hold_out or _default_share(files)
+    if _few_texts(files, asked.data):
+        return _ends_of_texts(files, asked, split, share)
+    return _spread(files, asked, split, share)
+
+
+def _ends_of_texts(files: Files, asked: Asked, split: Split, share: float) -> Iterator[Record]:
+    """Each text up to its cut, or after it; a text too short to be cut is all train."""
+    cuts = [cut_of(path, asked.data, share) if isinstance(path, Path) else 0 for path in files]
+    if not any(cuts):
+        for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
+            pass
+        raise _too_little(files)
+    for path, cut in zip(files, cuts, strict=True):
+        if split == "train":
+            yield from records_of(path, asked, stop=cut or None)
+        elif cut:
+            yield from records_of(path, asked, start=cut)
+
+
+def _spread(files: Files, asked: Asked, split: Split, share: float) -> Iterator[Record]:
+    highest = _limit(_of_all(files, asked), share, files)
+    document = 0
+    for record in _of_all(files, asked):
+        if (_hash(document) < highest) == (split == "valid"):
+            yield record
+        document += record.ends
+
+
+def _limit(records: Iterable[Record], share: float, files: Files) -> int:
+    """A document is held out when its hash is below this: the share, or what leaves neither split empty.
+
+    Reads only as far as it takes to find a document of either kind.
+    """
+    wanted, lowest, highest, documents = int(share * 2**64), 2**64, 0, 0
+    for record in records:
+        if record.ends:
+            lowest, highest = min(lowest, _hash(documents)), max(highest, _hash(documents))
+            documents += 1
+            if documents >= FEWEST_DOCUMENTS and lowest < wanted <= highest:
+                return wanted
+    if documents < FEWEST_DOCUMENTS:
+        raise _too_little(files)
+    return min(max(wanted, lowest + 1), highest)
+
+
+def _hash(number: int) -> int:
+    return int.from_bytes(hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).digest(), "little")
+
+
+# ---------------------------------------------------------------------- faults
+
+
+def _names(files: Files) -> str:
+    return ", ".join(str(file) for file in files[:3]) + (", ..." if len(files) > 3 else "")
+
+
+def _too_little(files: Files) -> DataError:
+    return DataError("too little data to hold out a part of it", where=_names(files), hint="give data.valid")
+
+
+def _nothing(files: Files, data: DataSettings, split: Split) -> DataError:
+    what = "nothing is left to train on" if split == "train" else "nothing is held out"
+    what += f" by data.hold_out_by={data.hold_out_by} and data.hold_out_below={data.hold_out_below}"
+    return DataError(what, where=_names(files), hint="give held-out data: data.valid, or --data")

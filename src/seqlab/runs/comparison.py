@@ -1,0 +1,279 @@
+"""A fair comparison: the same budget for every recipe, several seeds, one table, one plot."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from seqlab import registry
+from seqlab.data.reading.readers import read
+from seqlab.errors import RecipeError
+from seqlab.inspection.cost import training_operations
+from seqlab.metrics.lengths import Bin
+from seqlab.recipe import Recipe
+from seqlab.runs.launch import train
+from seqlab.runs.mixing import mix
+from seqlab.runs.run import Run
+from seqlab.tokenizers.measure import lost
+from seqlab.training.log import read_log
+from seqlab.training.trainer import Silence, Watcher
+
+UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
+"""What models that write no texts are compared by: the first of these that all of them have."""
+
+FEW_LOST = 0.001
+"""Shares of lines that tokenizers change: those that differ by no more than this compare."""
+FEW_UNKNOWN = 0.001
+"""Shares of unknown tokens that differ by no more than this compare: were each of them 20 bits too cheap, the figure
+would change by 0.02 bits a token, less than what another seed changes."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One training of one recipe."""
+
+    name: str
+    seed: int
+    folder: str
+    metrics: dict[str, Any]
+    parameters: int
+    tokens_per_second: float
+    seconds: float
+    """Of training; evaluations and samples are not in them."""
+    data: str
+    """Fingerprints of what it was trained on and of what was held out."""
+    curve: list[dict[str, float]] = field(repr=False)
+    """Held-out figures over training time."""
+    flops: float | None = None
+    """Floating-point operations of the training; None where nothing is learnt by gradients."""
+    lost: float = 0.0
+    """The share of the held-out lines that do not come back from their tokens as they were."""
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One recipe over all seeds: means, and the spread (standard deviation) of the figure compared."""
+
+    name: str
+    value: float
+    spread: float
+    written: dict[str, float]
+    """Figures of what it writes, by metric."""
+    perplexity: float | None
+    """None where there is none: of classes, tags, forecasts."""
+    unknown: float
+    """The share of the tokens that are `<unk>`."""
+    parameters: int
+    flops: float | None
+    tokens_per_second: float
+    seconds: float
+
+
+def compare(
+    recipes: Sequence[str | os.PathLike[str] | Recipe],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    budget: str = "60s",
+    seeds: int = 1,
+    out: str | os.PathLike[str] = "runs/compare",
+    code: str | os.PathLike[str] | None = None,
+    watch: Callable[[str], AbstractContextManager[Watcher]] = lambda name: nullcontext(Silence()),
+) -> list[Result]:
+    """Train each recipe with each seed under one budget; finished runs in `out` are taken as they are."""
+    loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
+    _check_names([recipe.name for recipe in loaded])
+    results = []
+    for seed in range(seeds):
+        for recipe in loaded:
+            changes = {**(overrides or {}), "training.seed": seed, "training.budget": budget}
+            with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
+                folder = Path(out) / f"{recipe.name}-seed{seed}"
+                run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)
+            results.append(replace(result_of(recipe.name, seed, run), flops=training_cost(run)))
+    return results
+
+
+def mixed(results: Sequence[Result], out: str | os.PathLike[str]) -> Result:
+    """What the mixture of several trainings comes to. Its weights are fitted on the held-out data, which flatters it a
+    little; its seconds are those of all its parts, and its curve is one point, where the last of them has ended."""
+    run = mix([one.folder for one in results], out)
+    found, unit = result_of("mixture", 0, run), predicted(results)
+    end = max(one.curve[-1]["seconds"] for one in results)
+    return replace(
+        found,
+        seconds=sum(one.seconds for one in results),
+        curve=[{"step": 1, "seconds": end, unit: found.metrics[unit]}],
+    )
+
+
+def training_cost(run: Run) -> float | None:
+    """FLOPs of a training; None where nothing is learnt by gradients."""
+    if not any(weight.requires_grad for weight in run.objective.parameters()):
+        return None
+    split = run.task.split(run.recipe.data, "train", training=True)
+    steps = max(entry["step"] for entry in run.log)
+    return training_operations(run.objective, split, run.recipe.training, steps)
+
+
+def _check_names(names: list[str]) -> None:
+    """Names of recipes are names of folders, and lines of the table."""
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"several recipes are called '{name}'", hint="give each a `name` of its own")
+        if not re.fullmatch(r"[\w.-]*\w", name):
+            raise RecipeError(f"'{name}' cannot name a folder", hint="set `name` to letters, digits, - and _")
+
+
+def unit(results: Sequence[Result]) -> str:
+    """What they are ranked by: the first metric of what they write, or how well they predict."""
+    return next(iter(written(results)), predicted(results))
+
+
+def predicted(results: Sequence[Result]) -> str:
+    return next(name for name in UNITS if all(name in one.metrics for one in results))
+
+
+def written(results: Sequence[Result]) -> list[str]:
+    """The metrics of written texts that all of them have, in the order of the first."""
+    known = registry.names("metric")
+    return [name for name in results[0].metrics if name in known and all(name in one.metrics for one in results)]
+
+
+def rows(results: Sequence[Result]) -> list[ComparisonRow]:
+    """The table, best first."""
+    by, metrics = unit(results), written(results)
+    table = []
+    for name in dict.fromkeys(one.name for one in results):
+        own = [one for one in results if one.name == name]
+        values = [one.metrics[by] for one in own]
+        table.append(
+            ComparisonRow(
+                name,
+                statistics.mean(values),
+                statistics.stdev(values) if len(values) > 1 else 0.0,
+                {metric: statistics.mean(one.metrics[metric] for one in own) for metric in metrics},
+                _mean([one.metrics.get("perplexity") for one in own]),
+                statistics.mean(map(_unknown, own)),
+                own[0].parameters,
+                _mean([one.flops for one in own]),
+                statistics.mean(one.tokens_per_second for one in own),
+                statistics.mean(one.seconds for one in own),
+            )
+        )
+    higher = by in metrics and registry.find("metric", by).better == "higher"
+    return sorted(table, key=lambda row: row.value, reverse=higher)
+
+
+def by_length(results: Sequence[Result]) -> list[Bin]:
+    """What the table is ranked by, in bins of source lengths: a figure for each recipe, the mean over all seeds.
+
+    Recipes whose sources are not those of most are left out; and there is nothing where sources are all alike.
+    """
+    apart, by = _apart(results, _sources), unit(results)
+    alike = [one for one in results if one.name not in apart]
+    bins: list[Bin] = alike[0].metrics.get("by_length", []) if alike and by in written(results) else []
+    found: list[Bin] = []
+    for number, own in enumerate(bins if len(bins) > 1 else []):
+        figures: dict[str, list[float]] = {}
+        for one in alike:
+            figures.setdefault(one.name, []).append(one.metrics["by_length"][number]["figures"][by])
+        found.append({**own, "figures": {name: statistics.mean(values) for name, values in figures.items()}})
+    return found
+
+
+def cautions(results: Sequence[Result]) -> list[str]:
+    """Why the figures do not compare, in words; nothing where they do."""
+    found = []
+    if odd := _apart(results, lambda one: one.data.partition("-")[0]):
+        found.append(f"{', '.join(odd)}: trained on other data than the rest")
+    if odd := _apart(results, _measured_on):
+        found.append(f"{', '.join(odd)}: measured on other data than the rest, so that the figures do not compare")
+    cuts = {one.metrics.get("signature", {}).get("tokenizer") for one in results if "perplexity" in one.metrics}
+    if len(cuts) > 1 and predicted(results) == "loss":
+        found.append("loss and perplexity are those of a token, and the tokenizers differ: they do not compare")
+    shares = [_unknown(one) for one in results]
+    if max(shares) - min(shares) > FEW_UNKNOWN:
+        found.append("the shares of unknown tokens differ, and <unk> is easily guessed: these figures do not compare")
+    shares = [one.lost for one in results]
+    if predicted(results) == "bits_per_character" and max(shares) - min(shares) > FEW_LOST:
+        odd = [f"{one.name} ({one.lost:.0%} of the lines)" for one in results if one.lost > min(shares) + FEW_LOST]
+        what = (
+            "drop case, blanks or ends of lines, which then need not be predicted: their bits per character are too few"
+        )
+        found.append(f"the tokenizers of {', '.join(dict.fromkeys(odd))} {what}")
+    odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
+    if odd:
+        found.append(f"scores of {', '.join(odd)} are no probabilities: they do not compare")
+    return found
+
+
+def _apart(results: Sequence[Result], fact: Callable[[Result], str]) -> list[str]:
+    """The recipes for which something is not as it is for most."""
+    ((usual, _),) = Counter(map(fact, results)).most_common(1)
+    return list(dict.fromkeys(one.name for one in results if fact(one) != usual))
+
+
+def _measured_on(one: Result) -> str:
+    return one.data.partition("-")[2]
+
+
+def _sources(one: Result) -> str:
+    """The data it was measured on, and how much of them its sources are."""
+    bins: list[Bin] = one.metrics.get("by_length", [])
+    return f"{_measured_on(one)} {[(own['shortest'], own['longest'], own['lines']) for own in bins]}"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known else None
+
+
+def _unknown(one: Result) -> float:
+    share: float = one.metrics.get("unknown", 0) / max(1, one.metrics.get("tokens", 1))
+    return share
+
+
+def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result:
+    """What a training has come to, measured on held-out data, or on other data."""
+    seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
+    tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
+    metrics = run.evaluate(data, lengths=True)
+    return Result(
+        name,
+        seed,
+        str(run.folder),
+        metrics,
+        run.parameters,
+        tokens / max(seconds, 1e-9),
+        seconds,
+        str(run.recipe.environment.get("data", "")),
+        curve(run.folder),
+        lost=_lost(run, data) if "bits_per_character" in metrics else 0.0,
+    )
+
+
+def _lost(run: Run, data: str | None) -> float:
+    settings = run.recipe.data if data is None else run.recipe.data.model_copy(update={"valid": data})
+    return lost(run.tokenizer, (record.fields["text"] for record in read(settings, "valid")))
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    """Held-out figures of a run: step, seconds of training until then, and the metrics."""
+    clock: dict[int, float] = {}
+    total = 0.0
+    for entry in read_log(folder / "timing.jsonl"):
+        total += entry.get("seconds", 0.0)
+        clock[entry["step"]] = total
+    points = []
+    for entry in read_log(folder / "log.jsonl"):
+        if "valid" in entry:
+            until = [seconds for step, seconds in clock.items() if step <= entry["step"]]
+            points.append({"step": entry["step"], "seconds": max(until, default=total), **entry["valid"]})
+    return points

@@ -1,0 +1,170 @@
+"""Several trained runs become one that averages their predictions."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from seqlab.build import build
+from seqlab.data.batching.batches import Batch
+from seqlab.errors import RunError, caution
+from seqlab.models.language_model import State
+from seqlab.models.mixture import Mixture, fit_weights
+from seqlab.objectives.next_token import NextToken, scored
+from seqlab.objectives.objective import Loss
+from seqlab.recipe import Recipe
+from seqlab.runs.launch import filled, new_run, write_run
+from seqlab.runs.run import Run, load, use_code
+from seqlab.runs.transfer import without_adapters
+from seqlab.training.distributed import ALONE
+from seqlab.training.evaluation import evaluate
+from seqlab.training.measuring import judged
+
+
+def mix(
+    runs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    weights: Sequence[float] | None = None,
+    data: str | Sequence[str] | None = None,
+    code: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+) -> Run:
+    """A run that mixes others, with the weights given, or with those that fit held-out data best.
+
+    Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
+    how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
+    A `Caution` says where held-out data changed since the training, or are in the training data of a run.
+
+    >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
+    """
+    folder = Path(out)
+    with new_run(folder):
+        _mix(folder, runs, weights, data, code, device)
+    return load(folder, code=code, device=device)
+
+
+def _mix(
+    folder: Path,
+    runs: Sequence[str | os.PathLike[str]],
+    weights: Sequence[float] | None,
+    data: str | Sequence[str] | None,
+    code: str | os.PathLike[str] | None,
+    device: str,
+) -> None:
+    parts = [load(run, code=code, device=device) for run in runs]
+    _check(parts, weights)
+    if data is None:
+        _check_held_out(parts)
+    # the model that sees least of a text decides how texts are read
+    base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
+    remembered = use_code(code) if code is not None else {}
+    if data is None:  # the mixture was trained on what its parts were trained on
+        known = base.recipe.environment
+        remembered |= {key: str(known[key]) for key in ("data", "held_out", "overlap") if key in known}
+    recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
+    mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
+    body = cast(Mixture, mixed.objective.body)
+    for part, run in zip(body.parts, parts, strict=True):
+        own = without_adapters(run.objective.state_dict(), run.recipe)
+        part.load_state_dict({name.removeprefix("body."): own[name] for name in own if name.startswith("body.")})
+    found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
+    body.weights.copy_(found.float())
+    notes = _notes(parts, data)
+    for note in notes:
+        caution(note)
+    _write(mixed, weights is None, notes)
+
+
+def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
+    if not parts:
+        raise RunError("no runs to mix", hint="name at least one")
+    first = parts[0]
+    for part in parts:
+        if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            what = f"its tokenizer differs from that of {first.folder}"
+            raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
+        if _reading(part) != _reading(first):
+            raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
+        if not part.model.normalised:
+            what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
+            raise RunError(what, where=str(part.folder), hint=hint)
+    fit = weights is None or (len(weights) == len(parts) and min(weights) > 0 and math.isfinite(sum(weights)))
+    if not fit:
+        what = f"{len(parts)} runs need {len(parts)} weights, finite and above 0"
+        raise RunError(what, hint="give one for each run")
+
+
+def _reading(run: Run) -> object:
+    """What is read: conditions of another order, or labels of other data, would be other tokens."""
+    task = run.recipe.task
+    return task.kind, list(getattr(task, "conditions", {}).items()), run.task.memory()
+
+
+def _check_held_out(parts: Sequence[Run]) -> None:
+    """What one run holds out, another may have been trained on: then weights and perplexity would say nothing."""
+    held_out = [str(part.recipe.environment.get("data", "")).rpartition("-")[2] for part in parts]
+    for part, own in zip(parts, held_out, strict=True):
+        if not own or own != held_out[0]:
+            what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
+            raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+
+
+def _notes(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
+    """What is wrong with the held-out data, each thing once."""
+    found = [part.measured_on(data) for part in parts]
+    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
+
+
+def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:
+    models = [part.recipe.to_dict()["model"] for part in parts]
+    names = " + ".join(part.recipe.name or part.folder.name for part in parts)
+    changes = {"name": "mixture", "about": f"a mixture of {names}", "model": {"kind": "mixture", "parts": models}}
+    held_out = {} if data is None else {"data.valid": data if isinstance(data, str) else list(data)}
+    return base.changed({**changes, **held_out, "init": None})
+
+
+class _PartLosses(NextToken):
+    """Keeps −log p of every scored token for each part of a mixture."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        super().__init__(NextToken.Settings(kind="next-token"), mixture)
+        self.found: list[Tensor] = []
+
+    def forward(self, batch: Batch, state: State | None = None) -> Loss:
+        output = self.read(batch, state)
+        states, targets = scored(output.states, batch)
+        apart = torch.stack(cast(Mixture, self.body).losses_apart(states, targets))
+        self.found.append(apart)
+        return Loss(apart.sum(), torch.tensor(len(targets)), {}, output.state)
+
+
+def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
+    """The weights that make the held-out data most probable."""
+    losses = _PartLosses(cast(Mixture, mixed.model))
+    evaluate(losses, mixed.held_out(), mixed.recipe.training.batch_size, mixed.device)
+    scores = -torch.cat(losses.found, 1)
+    for part, own in zip(parts, scores, strict=True):
+        if own.isnan().any():
+            raise RunError("its predictions are no numbers (NaN)", where=str(part.folder), hint="train it again")
+    if scores.isneginf().all():
+        what = "no run gives any held-out token a probability"
+        raise RunError(what, hint="add a run that is smoothed, or give each run a --weight")
+    return fit_weights(scores)
+
+
+def _write(mixed: Run, fitted: bool, notes: Sequence[str]) -> None:
+    metrics = mixed.evaluate(metrics=())
+    weights = cast(Mixture, mixed.objective.body).weights.tolist()
+    figures = {name: value for name, value in metrics.items() if name not in ("step", "notes", "signature")}
+    task, rows = mixed.task, mixed.recipe.training.batch_size
+    if task.metric not in figures:
+        figures[task.metric] = judged(mixed.objective, task, mixed.held_out(), rows, mixed.device)
+    entry = {"weights": weights, "fitted": fitted, "valid": figures}
+    write_run(mixed, entry | ({"notes": list(notes)} if notes else {}), best=figures[task.metric])

@@ -1,0 +1,274 @@
+"""All that a training needs, made and checked before anything is written: data, tokenizer, model, number of steps."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqlab import registry
+from seqlab.build import build
+from seqlab.data.batching.batches import Batch, Examples, Split
+from seqlab.data.checks.leaks import overlap
+from seqlab.data.formats.vectors import word_vectors
+from seqlab.data.randomness import Key
+from seqlab.data.reading.readers import held_out
+from seqlab.data.records import Record
+from seqlab.decoding.choose import Sample
+from seqlab.decoding.generate import generate
+from seqlab.decoding.logits import Temperature
+from seqlab.errors import RecipeError, memory_for
+from seqlab.models.language_model import LanguageModel
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import Recipe, seconds
+from seqlab.runs.run import restored_task
+from seqlab.runs.transfer import begin, borrowed, freeze, sources, tokenizer_of
+from seqlab.tasks.abilities import Writes
+from seqlab.tasks.task import Task
+from seqlab.tokenizers import Tokenizer
+from seqlab.tokenizers.word import WordTokenizer
+from seqlab.training.counting import Counting
+from seqlab.training.distributed import Ranks
+from seqlab.training.evaluation import evaluate
+from seqlab.training.tensorboard import check_installed
+from seqlab.training.trainer import Silence, Trainer, Watcher
+
+LONGEST_SAMPLE = 200
+ROUNDS = 5
+"""Times that the measurement of a budget times some steps."""
+PAUSES = 8
+"""Evaluations and samples in a run, where the recipe does not say."""
+ANSWERS = 3
+"""Held-out examples whose answers are the samples of a model that answers."""
+SHARE_OF_PAUSES = 0.15
+"""Of a budget, at the most: where they would take more, there are fewer of them, and training has the rest."""
+
+
+@dataclass
+class Prepared:
+    """A training that can begin."""
+
+    recipe: Recipe
+    task: Task
+    objective: Objective
+    train_split: Split
+    valid_split: Split
+    notes: dict[str, str] = field(default_factory=dict)
+    """What a run should remember of its held-out data."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """What the splits say of examples or columns that are not read as they stand in the data."""
+        return list(dict.fromkeys(split.note for split in (self.train_split, self.valid_split) if split.note))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the model learns by counting, all at once: it has `fit`, and nothing for an optimizer."""
+        weights = any(p.requires_grad for p in self.objective.parameters())
+        return hasattr(self.objective.body, "fit") and not weights
+
+    def trainer(
+        self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks, objective: Objective | None = None
+    ) -> Trainer:
+        objective = objective or self.objective
+        splits, sample = (self.train_split, self.valid_split), self._sampler(recipe, objective)
+        return Trainer(objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
+
+    def fitting(self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks) -> Trainer | Counting:
+        """What will train with the optimizer; or count, for models that have no weights."""
+        if not self.counts:
+            return self.trainer(recipe, folder, watcher, ranks)
+        splits, sample = (self.train_split, self.valid_split), self._sampler(recipe, self.objective)
+        return Counting(self.objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
+
+    def budgeted(self, ranks: Ranks, watcher: Watcher) -> Recipe:
+        """The recipe with a number of steps: as given, or as many as a measurement says fit into the budget."""
+        training = self.recipe.training
+        if training.steps is not None or self.counts:
+            return self.recipe
+        if training.budget is None:
+            raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
+        watcher.said(f"measuring how many steps fit into {training.budget}")
+        with memory_for_steps():
+            steps, pauses = self._measure(seconds(training.budget), ranks)
+        return _with_steps(self.recipe, steps, training.evaluate_every or -(-steps // pauses))
+
+    def _measure(self, budget: float, ranks: Ranks) -> tuple[int, int]:
+        """How many steps and how many evaluations fit into a budget.
+
+        Times steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so. The budget is
+        that of the training: what the measurement takes, and what is compiled in it, is not counted.
+        """
+        recipe = _with_steps(self.recipe, 1_000_000)
+        with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
+            trial = self.trainer(recipe, Path(folder), Silence(), ranks, copy.deepcopy(self.objective))
+            trial.objective.train()
+            batches = trial.order.walk()
+
+            def timed(steps: int) -> float:
+                """Seconds a step, the mean over all ranks, which must take the same number of them."""
+                start = time.perf_counter()
+                for _ in range(steps):
+                    trial.learn(*next(batches))
+                mean = (time.perf_counter() - start) / steps
+                return ranks.sum([mean], trial.device)[0] / ranks.world
+
+            timed(2)  # warms up
+            rounds = min(100, max(2, int(budget / 20 / timed(3) / ROUNDS)))
+            step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # what else the machine does comes in bursts
+            self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
+            start = time.perf_counter()
+            evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
+            if trial.sample is not None:
+                trial.objective.eval()
+                trial.sample()
+            pause = time.perf_counter() - start
+        pause = ranks.sum([pause], trial.device)[0] / ranks.world
+        steps, pauses = affordable(budget, step, pause)
+        return max(1, int(ranks.sum([steps], trial.device)[0] / ranks.world)), pauses
+
+    @torch.no_grad()
+    def _begin_pause(self, trial: Trainer) -> None:
+        """One batch of an evaluation, and a sample."""
+        trial.objective.eval()
+        _, indices = next(iter(self.valid_split.order(self.recipe.training.batch_size, seed=0).once()))
+        trial.objective(self.valid_split.batch(indices, Key(0, 0)).to(trial.device))
+        if trial.sample is not None:
+            trial.sample()
+
+    def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
+        """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
+        body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
+        if not isinstance(body, LanguageModel) or tokenizer is None:
+            return None
+        if isinstance(self.task, Writes):
+            few = list(islice(cast(Examples, self.valid_split).records(), ANSWERS))
+            return lambda: self._answers(objective, few)
+        prompts = self.task.prompts([decoding.prompt])
+        longest = max(len(prompt) for prompt in prompts.tokens)
+        if body.context is not None and longest > body.context:
+            what = f"a prompt of {longest} tokens is longer than 'model.context' {body.context}"
+            raise RecipeError(what, where="decoding.prompt", hint="shorten it")
+        choose = Sample(Temperature(decoding.temperature or 1.0), seed=recipe.training.seed)
+        length, stop = min(decoding.tokens, LONGEST_SAMPLE), frozenset({tokenizer.end_id})
+        device = next((t.device for t in [*body.parameters(), *body.buffers()]), torch.device("cpu"))
+
+        def sample() -> list[str]:
+            source = None if prompts.source is None else prompts.source.to(device)
+            steps = generate(body, prompts.tokens, choose, length, stop, source)
+            return [tokenizer.decode([token.id for (token,) in steps])]
+
+        return sample
+
+    @torch.no_grad()
+    def _answers(self, objective: Objective, few: list[Record]) -> list[str]:
+        """What a model that answers with texts says to the first held-out examples."""
+        device = next(objective.parameters()).device
+        batch = Batch(self.valid_split.batch(np.arange(len(few)), Key(0, 0)), records=few)
+        answers = cast(Writes, self.task).answers(objective, batch.to(device))
+        return [f"{' '.join(one['text'].split())} → {one['answer']}" for one in answers]
+
+
+def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
+    """How many steps and pauses fit into a budget, all in seconds. There is at least one pause."""
+    pauses = max(1, min(PAUSES, int(SHARE_OF_PAUSES * budget / pause)))
+    return (budget - min(pauses * pause, SHARE_OF_PAUSES * budget)) / step, pauses
+
+
+def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
+    """Read the data, learn the tokenizer (or take it from a run), build the model."""
+    check_installed(recipe.training.tensorboard)
+    notes: dict[str, str] = {}
+    if load_from is None:
+        learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
+        watcher.said(f"reading {recipe.data.train}{learning}")
+        recipe, runs = borrowed(recipe)
+        recipe, notes = settled(recipe)
+        for name, note in notes.items():
+            watcher.said(f"held out: {note}" if name == "held_out" else note)
+        kind = registry.find("task", recipe.task.kind)
+        inits = sources(recipe.init, runs)
+        if not inits:
+            task = cast(Task, kind.prepare(recipe))
+        else:
+            recipe, tokenizer = tokenizer_of(inits, recipe)
+            watcher.said(f"it reads with the tokenizer of {inits[0].run}")
+            task = cast(Task, kind.prepare(recipe, tokenizer))
+    else:
+        inits, runs, task = [], {}, restored_task(load_from, recipe)
+    objective = build(recipe, task)
+    loaded = [begin(objective, init) for init in inits]
+    found = {name for one in loaded for name in one.found}
+    for init, one in zip(inits, loaded, strict=True):
+        anew = [name for name in one.new if name not in found]
+        watcher.said(f"{init.run}: {replace(one, new=anew)}")
+    if recipe.init is not None and (frozen := freeze(objective, recipe.init)):
+        watcher.said(f"{frozen:,} weights are frozen")
+    with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
+        objective = objective.to(device)
+    if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
+        if recipe.init is not None and recipe.init.freeze:
+            raise RecipeError("all weights are frozen", where="init.freeze", hint="leave some of them to be trained")
+        what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
+        raise RecipeError(what, where="model.kind", hint=hint)
+    if vectors := getattr(recipe.model, "vectors", None):
+        watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
+    train_split = task.split(recipe.data, "train", training=True)
+    valid_split = task.split(recipe.data, "valid", training=False)
+    prepared = Prepared(recipe, task, objective, train_split, valid_split, {**notes, **taken(runs)})
+    for note in prepared.left_out:
+        watcher.said(note)
+    return prepared
+
+
+def taken(runs: Mapping[str, str]) -> dict[str, str]:
+    """What a run remembers of the runs that its models are taken from."""
+    return {f"{place}.from": run for place, run in runs.items()}
+
+
+def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
+    """The recipe with what is held out written down; and in words how much that is, or how much of it is trained on."""
+    asked = registry.find("task", recipe.task.kind).reads(recipe)
+    if asked is None or recipe.tokenizer is None:
+        return recipe, {}
+    if (chosen := held_out(asked)) is not None:
+        return recipe.model_copy(update={"data": chosen.settled(recipe.data)}), {"held_out": str(chosen)}
+    common = overlap(asked, asked)
+    return recipe, {"overlap": str(common)} if common is not None and common.common else {}
+
+
+def memory_for_steps() -> AbstractContextManager[None]:
+    """Around whatever trains: where a batch does not fit, one line says so."""
+    return memory_for("training", hint="make the model, task.window or training.batch_size smaller")
+
+
+def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer | None) -> str:
+    """Words that are in a file of word vectors start from there, the others as they are; how many, in words.
+
+    Here and not in `build`: a run that is loaded has its own weights and needs no such file.
+    """
+    if not isinstance(tokenizer, WordTokenizer):
+        raise RecipeError("word vectors are for whole words", where="model.vectors", hint="use tokenizer.kind=word")
+    found = word_vectors(file, tokenizer.ids, embedding.embedding_dim)
+    with torch.no_grad():
+        rows = torch.from_numpy(found.vectors).to(embedding.weight)
+        embedding.weight[torch.from_numpy(found.ids).to(embedding.weight.device)] = rows
+    known = len(tokenizer.ids)
+    return f"{file} has {found.lines:,} vectors: {len(found.ids):,} of {known:,} words start from one"
+
+
+def _with_steps(recipe: Recipe, steps: int, evaluate_every: int | None = None) -> Recipe:
+    """The recipe with so many steps, and the budget they came from still to be read."""
+    found = {"steps": steps, "evaluate_every": evaluate_every}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=found)})

@@ -1,0 +1,525 @@
+"""A run folder in use: load it, generate from it, evaluate it, score with it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from seqlab import registry
+from seqlab.build import build, choose_device, load_weights
+from seqlab.data.batching.batches import Batch, Examples, Split
+from seqlab.data.batching.sequences import ScoredLanes, ScoredWindows
+from seqlab.data.checks.leaks import measured_on_other, measured_on_own
+from seqlab.data.progress import bytes_of, work
+from seqlab.data.records import Record
+from seqlab.decoding.beam import Beam, beam_search
+from seqlab.decoding.choose import Choose, Greedy, Sample
+from seqlab.decoding.generate import generate
+from seqlab.decoding.logits import Filter, Temperature, TopK, TopP
+from seqlab.decoding.packing import packed
+from seqlab.decoding.scoring import Score, score
+from seqlab.decoding.suggest import Suggestion, suggest
+from seqlab.errors import RunError, SeqlabError, caution
+from seqlab.inspection.surprise import lines_read
+from seqlab.metrics.judging import Judged
+from seqlab.metrics.lengths import by_length
+from seqlab.models.language_model import LanguageModel
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import DataSettings, PartSettings, Recipe
+from seqlab.recipe_tree import RecipeTree
+from seqlab.tasks.abilities import Answers, Forecasts, Writes
+from seqlab.tasks.answering import each_example
+from seqlab.tasks.outcomes import Examinable, Outcome
+from seqlab.tasks.task import Prompts, Task, unknown_tokens
+from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
+from seqlab.training.checkpoint import Checkpoints, Snapshot
+from seqlab.training.evaluation import evaluate
+from seqlab.training.log import read_log
+from seqlab.training.manifest import check_run
+
+Answer = dict[str, Any]
+
+
+class Run:
+    """A trained model with all that it needs: recipe, task (and its tokenizer), weights.
+
+    >>> run = seqlab.load("runs/my-run")
+    >>> run.generate("The ", tokens=50)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        task: Task,
+        objective: Objective,
+        step: int,
+        trained_on: DataSettings | None = None,
+    ) -> None:
+        self.folder, self.recipe, self.task, self.step = folder, recipe, task, step
+        self.trained_on = trained_on or recipe.data
+        self.device = choose_device(recipe.training.device)
+        self.objective = objective.to(self.device).eval()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self.task.tokenizer is None:
+            what, hint = "has no tokenizer: it reads no text", "use predict or evaluate"
+            raise RunError(what, where=str(self.folder), hint=hint)
+        return self.task.tokenizer
+
+    @property
+    def model(self) -> LanguageModel:
+        """The body, as trained."""
+        if not isinstance(self.objective.body, LanguageModel):
+            raise RunError(f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder))
+        return self.objective.body
+
+    @property
+    def decoder(self) -> LanguageModel:
+        """The body in the form that decodes: each text independent of its neighbours."""
+        assert self.model is self.objective.body
+        return cast(LanguageModel, self.answering.body)
+
+    @cached_property
+    def answering(self) -> Objective:
+        """The objective in the form that answers; one that writes is packed for decoding."""
+        return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
+
+    def changed(self, settings: Mapping[str, Any] | Iterable[str]) -> Run:
+        """The same model under other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
+        recipe = self.recipe.changed(settings)
+        task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
+        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that were learnt: weights, or the entries of tables."""
+        body = self.objective.body
+        weights = sum(weight.numel() for weight in self.objective.parameters())
+        return weights + (body.entries if isinstance(body, LanguageModel) else 0)
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        return read_log(self.folder / "log.jsonl")
+
+    @property
+    def timing(self) -> list[dict[str, Any]]:
+        return read_log(self.folder / "timing.jsonl")
+
+    def evaluate(
+        self,
+        data: str | Sequence[str] | None = None,
+        batch_size: int | None = None,
+        scramble: float | None = None,
+        metrics: Sequence[str] | None = None,
+        lengths: bool = False,
+    ) -> dict[str, Any]:
+        """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable.
+
+        `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds. What a
+        model writes is judged by `metrics`, or those that the recipe names; with `lengths` also by length of sources.
+        What one should know to read the figures is among them as `notes`, and a warning (`seqlab.errors.Caution`).
+        """
+        if metrics and not isinstance(self.task, Writes):
+            what = f"writes no texts that {' and '.join(metrics)} could judge"
+            hint = "only tasks that write have such metrics (translation): leave them out"
+            raise RunError(what, where=str(self.folder), hint=hint)
+        recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
+        split = self.held_out(data, recipe.data)
+        totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
+        noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
+        signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
+        figures: dict[str, Any] = {**self.task.metrics(totals, split)}
+        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap"))]
+        notes: list[str] = [note for note in known if note]
+        for note in notes:
+            caution(note)
+        if isinstance(self.task, Writes) and (judges := self.task.judges if metrics is None else metrics):
+            references = [[one] for one in self.task.references(split)]
+            answers = list(self.answers(split, batch_size))
+            judged = Judged(judges, [answer["answer"] for answer in answers], references)
+            figures |= {**judged.values(), "too_long": sum("error" in answer for answer in answers)}
+            signature |= judged.signatures
+            if figures["too_long"]:
+                signature["too_long"] = _too_long(figures["too_long"], len(answers), self.recipe.task)
+                caution(signature["too_long"])
+                notes.append(signature["too_long"])
+            notes += judged.cautions
+            if lengths:
+                figures["by_length"] = by_length(judged, self.task.source_lengths(split))
+        return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
+
+    def measured_on(self, data: str | Sequence[str] | None = None) -> dict[str, str]:
+        """What should be known of the held-out data, or of other files, beside their figures, in words.
+
+        `held_out`: how much it is; `changed`: how it differs from what the run was trained on; `overlap`: how much of
+        it is in the training data too.
+        """
+        own = self.trained_on
+        asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
+        if data is None:
+            return measured_on_own(own, asked, self.recipe.environment)
+        update = {"valid": data if isinstance(data, str) else list(data)}
+        return measured_on_other(asked, self.recipe.data.model_copy(update=update))
+
+    def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
+        """What became of each held-out example (of a text: of each line), or of those of other files, first to last.
+
+        `seqlab.inspection.error_report.report` makes tables of them.
+        """
+        split = self.held_out(data)
+        if isinstance(split, ScoredWindows | ScoredLanes):
+            rows = batch_size or self.recipe.training.batch_size
+            return lines_read(self.objective, split, self.tokenizer, rows, self.device)
+        if not isinstance(self.task, Examinable):
+            raise RunError("its task does not say what became of each example", where=str(self.folder))
+        task, objective = self.task, self.answering
+        return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
+
+    @property
+    def _caution(self) -> dict[str, str]:
+        """What a signature says of scores that are no probabilities."""
+        normalised = getattr(self.objective.body, "normalised", True)
+        return (
+            {}
+            if normalised
+            else {"scores": "its scores do not sum to one: loss and perplexity compare with nothing else"}
+        )
+
+    def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
+        """The held-out part of its data, or other files in its place."""
+        settings = settings or self.recipe.data
+        if data is not None:
+            settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
+        elif not settings.train and settings.valid is None:
+            raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
+        return self.task.split(settings, "valid", training=False)
+
+    def stream(
+        self,
+        prompts: Sequence[str],
+        *,
+        choose: Choose | None = None,
+        tokens: int | None = None,
+        seed: int = 0,
+    ) -> Iterator[tuple[int, str]]:
+        """(row, new text) as it is made; every piece is whole characters."""
+        tokenizer = self.tokenizer
+        asked = self._asked(prompts)
+        texts = [self._text_after(prompt, ids) for prompt, ids in zip(prompts, asked.tokens, strict=True)]
+        choose = choose or self.choose(seed)
+        stop = frozenset({tokenizer.end_id})
+        limit = tokens or self.recipe.decoding.tokens
+        for step in generate(self.decoder, asked.tokens, choose, limit, stop, asked.source):
+            for token in step:
+                if token.id not in stop:
+                    yield token.row, texts[token.row].push(token.id)
+        for row, text in enumerate(texts):
+            yield row, text.finish()
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        samples: int = 1,
+        choose: Choose | None = None,
+    ) -> list[str]:
+        """`samples` continuations of a prompt. Temperature 0 is greedy; what is None is as the recipe says."""
+        choose = choose or self.choose(seed, temperature, top_k, top_p)
+        texts = [""] * samples
+        for row, piece in self.stream([prompt] * samples, choose=choose, tokens=tokens):
+            texts[row] += piece
+        return texts
+
+    def beam(self, prompt: str, beam: Beam, tokens: int | None = None) -> list[tuple[str, float]]:
+        """The most probable continuations that a beam finds, with their log-probabilities, best first."""
+        stop = frozenset({self.tokenizer.end_id})
+        limit = tokens or self.recipe.decoding.tokens
+        asked = self._asked([prompt])
+        (found,) = beam_search(self.decoder, asked.tokens, beam, limit, stop, asked.source)
+        texts = []
+        for one in found:
+            text = self._text_after(prompt, asked.tokens[0])
+            texts.append("".join([*map(text.push, one.tokens), text.finish()]))
+        return [(text, one.log_probability) for text, one in zip(texts, found, strict=True)]
+
+    def score(self, texts: Sequence[str]) -> list[Score]:
+        """The log-probability of each text, and its end where documents are lines.
+
+        Of an empty text that is the score of its end alone; where texts are not closed, log p is 0 of 0 tokens.
+        """
+        end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
+        closing = [end] if self.recipe.data.documents == "line" else []
+        sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
+        size, tokens, done = sum(map(bytes_of, texts)), sum(map(len, sequences)), 0
+        with work("scoring", size) as progress:
+
+            def scored(count: int) -> None:
+                nonlocal done
+                done += count
+                progress(size * done // tokens)
+
+            # as trained, not packed for decoding: one sequence at a time depends on no neighbour in either form, and
+            # a recurrent net reads a long one far faster with its fused kernels
+            found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
+        if unknown is None:
+            return found
+        return [replace(one, unknown=ids.count(unknown)) for one, ids in zip(found, sequences, strict=True)]
+
+    def predict(
+        self,
+        data: str | Sequence[str],
+        *,
+        lines: bool = False,
+        batch_size: int | None = None,
+        steps: int | None = None,
+    ) -> Iterator[Answer]:
+        """The task's answers for the examples of files, first to last; with `lines`, of the lines of plain texts.
+
+        Forecasts reach `steps` ahead.
+        """
+        task = self._answers
+        if steps is not None:
+            if not isinstance(task, Forecasts):
+                raise RunError("this kind of task looks no steps ahead", hint="leave --steps out")
+            task = task.ahead(steps)
+        update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
+        if lines:
+            update |= {"format": "txt", "documents": "line"}
+        split = task.asked(self.recipe.data.model_copy(update=update))
+        if split.note:
+            caution(split.note)
+        return self.answers(split, batch_size, task)
+
+    def answers(self, split: Split, batch_size: int | None = None, task: Answers | None = None) -> Iterator[Answer]:
+        """One for each example, first to last, with its place and how many of its tokens are unknown.
+
+        Examples of like length are computed together, and fewer of them where they are long.
+        """
+        tokenizer, split = self.task.tokenizer, cast(Examples, split)
+        task = task or self._answers
+
+        def ask(batch: Batch) -> list[Answer]:
+            answers = task.answers(self.answering, batch)
+            counts = [] if tokenizer is None else unknown_tokens(tokenizer, batch)
+            unknown = [{"unknown": count} for count in counts] or [{}] * len(answers)
+            each = zip(batch.records, answers, unknown, strict=True)
+            return [{**_place(record), **answer, **own} for record, answer, own in each]
+
+        def nothing(record: Record) -> Answer:
+            unknown = {} if tokenizer is None else {"unknown": 0}
+            return {**_place(record), **task.nothing(record), **unknown}
+
+        return self._each(split, batch_size, ask, nothing)
+
+    @property
+    def _answers(self) -> Answers:
+        """The task, if it is one that answers."""
+        if not isinstance(self.task, Answers):
+            raise RunError("this kind of task has no answers", hint="use generate, score or evaluate")
+        return self.task
+
+    def _each(
+        self,
+        split: Examples,
+        batch_size: int | None,
+        ask: Callable[[Batch], list[Any]],
+        nothing: Callable[[Record], Any] = lambda record: None,
+    ) -> Iterator[Any]:
+        return each_example(split, batch_size or self.recipe.training.batch_size, self.device, ask, nothing)
+
+    def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
+        """The most likely next words."""
+        return suggest(self.decoder, self.tokenizer, self._asked([prompt.rstrip()]).tokens[0], count)
+
+    def unknown(self, prompts: Sequence[str]) -> list[int]:
+        """How many tokens of each prompt are not in the vocabulary."""
+        unknown, asked = self.tokenizer.unknown_id, self.task.prompts(prompts)
+        read = asked.tokens if asked.source is None else asked.source["tokens"].tolist()
+        return [0 if unknown is None else ids.count(unknown) for ids in read]
+
+    def _asked(self, prompts: Sequence[str]) -> Prompts:
+        asked = self.task.prompts(prompts)
+        return asked if asked.source is None else Prompts(asked.tokens, asked.source.to(self.device))
+
+    def _text_after(self, prompt: str, ids: Sequence[int]) -> TextStream:
+        """Decodes what follows a prompt: between words there is a space, unless the prompt ends in one."""
+        text = self.tokenizer.stream()
+        for token in ids if not prompt[-1:].isspace() else []:
+            text.push(token)
+        return text
+
+    def choose(
+        self,
+        seed: int = 0,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> Choose:
+        """How tokens are chosen; what is None is as the recipe says."""
+        own = self.recipe.decoding
+        temperature = own.temperature if temperature is None else temperature
+        top_k, top_p = own.top_k if top_k is None else top_k, own.top_p if top_p is None else top_p
+        if temperature == 0:
+            return Greedy()
+        filters: list[Filter] = [Temperature(temperature)]
+        filters += [] if top_k is None else [TopK(top_k)]
+        filters += [] if top_p is None else [TopP(top_p)]
+        return Sample(*filters, seed=seed)
+
+
+def _too_long(count: int, sources: int, settings: PartSettings) -> str:
+    """What is said of sources that were not answered. Leaving them out would flatter a system that cannot read them."""
+    limit = getattr(settings, "longest", 0)
+    return f"{count:,} of {sources:,} sources have more than task.longest={limit:,} tokens: judged as empty answers"
+
+
+def _place(record: Record) -> dict[str, Any]:
+    """Where a record stands, if it stands in a file, and is not all of it."""
+    line = {record.counted: record.line} if record.line else {}
+    return {"file": record.file, **line} if record.file else {}
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    checkpoint: int | str = "best",
+    code: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    warn: Callable[[str], None] = caution,
+) -> Run:
+    """The run in a folder, with the weights of its best checkpoint, of the last one, or of that of a step.
+
+    Where the best or the last one is damaged, another one is used, and a `Caution` says which.
+    """
+    path = Path(folder)
+    recipe = run_recipe(path, code)
+    recipe = recipe.changed({"training.device": device})  # what it was trained on need not be here
+    task = restored_task(path, recipe)
+    objective = build(recipe, task)
+    snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
+    if snapshot is None:
+        raise RunError("has no whole checkpoint", where=str(path), hint="go on training with --resume")
+    load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
+    return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
+
+
+def _snapshot(checkpoints: Checkpoints, which: int | str) -> Snapshot | None:
+    if which == "best":
+        return checkpoints.best()
+    if which == "last":
+        return checkpoints.newest()
+    try:
+        return checkpoints.at(int(which))
+    except ValueError:
+        raise RunError(f"'{which}' is not a checkpoint", hint="give a step, 'last' or 'best'") from None
+
+
+def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Recipe:
+    """The recipe of a run folder; or an error if it is not one, was edited, or needs code that is not given.
+
+    Every command that uses a run comes through here.
+    """
+    try:
+        if not folder.is_dir():
+            raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+        if not (folder / "recipe.yaml").is_file():
+            hint = "give one that `seqlab train` made"
+            raise RunError("not a run folder (it has no recipe.yaml)", where=str(folder), hint=hint)
+    except OSError as error:
+        raise RunError(f"cannot be read ({error.strerror})", where=str(folder)[:80], hint="check the path") from None
+    check_run(folder)
+    _needs_code(folder, code)
+    tree = RecipeTree.load(folder / "recipe.yaml")
+    if isinstance(tree.data.get("data"), dict):
+        tree.data["data"].setdefault("hold_out_by", "number")  # runs of earlier versions do not say
+    return Recipe.of(tree)
+
+
+def restored_task(folder: Path, recipe: Recipe) -> Task:
+    """The task of a run, with the tokenizer and whatever else it learnt from the data."""
+    try:
+        known = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
+        memory, expected = known["memory"], known.get("tokenizer")
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
+        hint = "take the folder from a copy, or train again"
+        raise RunError("model.yaml is missing or damaged", where=str(folder), hint=hint) from None
+    tokenizer = load_tokenizer_of(folder, recipe)
+    if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
+        hint = "put back the one that the run was trained with"
+        raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
+    task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)
+    return task
+
+
+def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
+    """None where a run reads numbers."""
+    return None if recipe.tokenizer is None else load_tokenizer(folder / "tokenizer")
+
+
+def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Import a person's own file, which registers its classes; what a run remembers of it."""
+    file = Path(path)
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise SeqlabError(f"--code {file}: {error.strerror}", hint="give a Python file") from None
+    if digest not in _used:
+        _execute(file)
+        _used.add(digest)
+    return {"code": file.name, "code_sha256": digest}
+
+
+_used: set[str] = set()
+
+
+def _execute(file: Path) -> None:
+    name = f"seqlab_code_{file.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(file))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses and pydantic look up the names in annotations
+    try:
+        loader.exec_module(module)
+    except SeqlabError:
+        raise
+    except Exception as error:  # whatever a person's own file does
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        where = f"--code {file}" + (f", line {line}" if line else "")
+        raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="put the file right") from error
+
+
+def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
+    """A run made with code of its own asks for that code by name; a run folder never brings code along.
+
+    Asked before the recipe is checked, which may name classes that only the code knows.
+    """
+    given = use_code(code)["code_sha256"] if code is not None else None
+    environment = RecipeTree.load(folder / "recipe.yaml").data.get("environment")
+    known = environment if isinstance(environment, dict) else {}
+    expected = known.get("code_sha256")
+    if expected is not None and given != expected and expected not in _used:
+        raise RunError(
+            f"was trained with code of its own ({known.get('code')}, sha256 {str(expected)[:12]}…)",
+            where=str(folder),
+            hint="give the same file with --code",
+        )

@@ -1,0 +1,154 @@
+"""The weights of one run as the first weights of another: what is loaded, what begins anew, and what stays frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seqlab.build import is_named
+from seqlab.errors import RecipeError, nearest
+from seqlab.models.of_run import OfRun
+from seqlab.objectives.objective import Objective
+from seqlab.recipe import InitSettings, Recipe, models_in
+from seqlab.runs.run import load_tokenizer_of, run_recipe
+from seqlab.tokenizers import Tokenizer
+from seqlab.training.checkpoint import Checkpoints
+
+WHERE = "init.load"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What came of it: the names of weights."""
+
+    found: list[str]
+    new: list[str]
+    left_over: list[str]
+
+    def __str__(self) -> str:
+        anew = f"; new: {_listed(self.new)}" if self.new else ""
+        rest = f"; left over: {_listed(self.left_over)}" if self.left_over else ""
+        return f"{len(self.found):,} tensors are loaded{anew}{rest}"
+
+
+def borrowed(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
+    """A recipe whose models are its own: where one is that of another run, its settings. And of which runs they are, by
+    the place of the model: `model`, or `objective.NAME`.
+
+    The weights of a body are those that `init` names, or the body of that run.
+    """
+    runs: dict[str, str] = {}
+    if isinstance(recipe.model, OfRun.Settings):
+        runs["model"] = run = recipe.model.run or (recipe.init.run if recipe.init is not None else "")
+        init = recipe.init or InitSettings.model_validate({"from": _named(run, "model")})
+        recipe = recipe.model_copy(update={"model": run_recipe(Path(run)).model, "init": init})
+    for name, model in models_in(recipe.objective).items():
+        if isinstance(model, OfRun.Settings):
+            place = f"objective.{name}"
+            runs[place] = run = _named(model.run, place)
+            objective = recipe.objective.model_copy(update={name: run_recipe(Path(run)).model})
+            recipe = recipe.model_copy(update={"objective": objective})
+    return recipe, runs
+
+
+def _named(run: str | None, where: str) -> str:
+    if not run:
+        raise RecipeError("'from' is missing: the model of which run?", where=where, hint=f"set {where}.from=RUN")
+    return run
+
+
+def sources(init: InitSettings | None, runs: Mapping[str, str]) -> list[InitSettings]:
+    """All runs whose weights a training begins with: that of `init`, and those of the other models of an objective."""
+    others = {place.removeprefix("objective."): run for place, run in runs.items() if place != "model"}
+    loaded = [InitSettings.model_validate({"from": run, "load": {"body": name}}) for name, run in others.items()]
+    return loaded if init is None else [init, *loaded]
+
+
+def tokenizer_of(inits: Sequence[InitSettings], recipe: Recipe) -> tuple[Recipe, Tokenizer | None]:
+    """What a training that begins with the weights of other runs reads with: their tokenizer, which is one for all."""
+    others = {init.run: run_recipe(Path(init.run)) for init in inits}
+    found = {run: load_tokenizer_of(Path(run), other) for run, other in others.items()}
+    first, *rest = found
+    for run in rest:
+        if getattr(found[run], "fingerprint", None) != getattr(found[first], "fingerprint", None):
+            what, hint = f"{run} reads with another tokenizer than {first}", "train both with the same one"
+            raise RecipeError(what, where="init.from", hint=hint)
+    return recipe.model_copy(update={"tokenizer": others[first].tokenizer}), found[first]
+
+
+def begin(objective: Objective, init: InitSettings) -> Loaded:
+    """Fill an objective with the weights of a run, as far as it is asked for."""
+    folder = Path(init.run)
+    recipe = run_recipe(folder)
+    snapshot = Checkpoints(folder).best()
+    if snapshot is None:
+        raise RecipeError("has no whole checkpoint", where=f"init.from={init.run}", hint="choose another run")
+    own, theirs = objective.state_dict(), without_adapters(snapshot.model, recipe)
+    moved = _moved(theirs, init)
+    _check(own, theirs, moved, init)
+    with torch.no_grad():
+        objective.load_state_dict({**own, **{new: theirs[old] for new, old in moved.items()}})
+    return Loaded(sorted(moved), sorted(own.keys() - moved.keys()), sorted(theirs.keys() - set(moved.values())))
+
+
+def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:
+    """The weights of a run with its adapters, if it has any, merged into the linear maps."""
+    adapters = None if recipe.init is None else recipe.init.adapters
+    if adapters is None:
+        return weights
+    plain = {name: weight for name, weight in weights.items() if ".adapter." not in name}
+    for name in weights:
+        if name.endswith(".adapter.up"):
+            owner = name.removesuffix(".adapter.up")
+            change = adapters.scale * weights[name] @ weights[f"{owner}.adapter.down"]
+            plain[f"{owner}.weight"] = plain[f"{owner}.weight"] + change
+    return plain
+
+
+def freeze(objective: Objective, init: InitSettings) -> int:
+    """Weights that are not trained; how many there are."""
+    for pattern in init.freeze:
+        chosen = [weight for name, weight in objective.named_parameters() if is_named(name, pattern)]
+        if not chosen:
+            names = [name for name, _ in objective.named_parameters()]
+            raise RecipeError(f"'{pattern}' is no weight", where="init.freeze", hint=nearest(pattern, names))
+        for weight in chosen:
+            weight.requires_grad_(False)
+    return sum(weight.numel() for weight in objective.parameters() if not weight.requires_grad)
+
+
+def _moved(theirs: dict[str, Tensor], init: InitSettings) -> dict[str, str]:
+    """Our name of each weight that is loaded, and theirs."""
+    if isinstance(init.load, dict):
+        return {
+            f"{ours}{name.removeprefix(other)}": name
+            for other, ours in init.load.items()
+            for name in theirs
+            if name == other or name.startswith(f"{other}.")
+        }
+    pattern = "*" if init.load == "all" else init.load
+    return {name: name for name in theirs if is_named(name, pattern)}
+
+
+def _check(own: dict[str, Tensor], theirs: dict[str, Tensor], moved: dict[str, str], init: InitSettings) -> None:
+    if not moved:
+        raise RecipeError(f"{init.run} has no weights that '{init.load}' names", where=WHERE, hint="try init.load=all")
+    for new, old in moved.items():
+        if new not in own:
+            hint = "build the same body, or say what is loaded into what: {body: body.encoder}"
+            raise RecipeError(f"the model has no '{new}', which {init.run} has", where=WHERE, hint=hint)
+        if own[new].shape != theirs[old].shape:
+            what = f"'{new}' is {tuple(own[new].shape)} in the model, and {tuple(theirs[old].shape)} in {init.run}"
+            raise RecipeError(what, where=WHERE, hint="build it of the same size, or load less")
+    missing = [name for name in sorted(own.keys() - moved.keys()) if init.load == "all" and ".adapter." not in name]
+    if missing:
+        hint = "load the body alone: init.load=body"
+        raise RecipeError(f"{init.run} has no '{missing[0]}', which the model has", where=WHERE, hint=hint)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")

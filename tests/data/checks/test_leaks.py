@@ -1,0 +1,93 @@
+"""Held-out data that are in the training data too: the share is measured and reported."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+from seqlab.data.checks import leaks
+from seqlab.data.checks.leaks import measured_on_other, overlap
+from seqlab.data.formats.contents import Asked
+from seqlab.recipe import DataSettings
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    own = random.Random(seed)
+    return [f"{number} {' '.join(f'w{own.randrange(500)}' for _ in range(12))}" for number in range(count)]
+
+
+def found(train, valid, roles=("text",), symbols=False, **keys):
+    asked = Asked(DataSettings(train=str(train), valid=str(valid), **keys), roles, symbols)
+    return overlap(asked, asked)
+
+
+@pytest.mark.parametrize("between", ["\n\n", "\n", " "])
+def test_a_copy_under_another_name(tmp_path, between):
+    (tmp_path / "a.txt").write_text(between.join(sentences(400)))
+    shutil.copy(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").share == 1
+    (tmp_path / "c.txt").write_text(between.join(sentences(400, seed=1)))
+    assert found(tmp_path / "a.txt", tmp_path / "c.txt").common == 0
+
+
+def test_a_share_of_the_rows(tmp_path):
+    rows, others = sentences(500), sentences(60, seed=1)
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{row},x\n" for row in rows))
+    (tmp_path / "b.csv").write_text(
+        "id,text,label\n" + "".join(f"{n},{row},y\n" for n, row in enumerate(rows[:40] + others))
+    )
+    one = found(tmp_path / "a.csv", tmp_path / "b.csv", ("text", "label"))
+    assert (one.unit, one.common, one.units) == ("record", 40, 100)
+    assert str(one) == "40 of 100 held-out records (40 % of the text) are also in the training data"
+
+
+def test_a_text_pasted_into_another(tmp_path):
+    """The cuts of blocks follow the content: it need not begin at the same place."""
+    text, other = " ".join(sentences(1000)), " ".join(sentences(1000, seed=1))
+    (tmp_path / "a.txt").write_text(other[:777] + text + other[777:])
+    (tmp_path / "b.txt").write_text(text)
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").share > 0.9
+
+
+def test_short_lines_that_are_the_same_by_chance_are_no_caution(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join([*sentences(300), *["yes ."] * 20]))
+    (tmp_path / "b.txt").write_text("\n".join([*sentences(300, seed=1), *["yes ."] * 20]))
+    for documents in ("line", "file"):
+        one = found(tmp_path / "a.txt", tmp_path / "b.txt", documents=documents)
+        assert one.common == 20
+        assert str(one).startswith("20 of 320 held-out")
+        assert str(one).endswith("(so few may be by chance)")
+
+
+def test_lines_of_a_text_and_rows(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(sentences(100)))
+    (tmp_path / "b.jsonl").write_text("".join(f'{{"text": "{row}"}}\n' for row in sentences(100)))
+    assert found(tmp_path / "a.txt", tmp_path / "b.jsonl").share == 1
+
+
+def test_arrays(tmp_path):
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).integers(0, 99, 30_000))
+    np.save(tmp_path / "b.npy", np.load(tmp_path / "a.npy")[10_000:20_000])
+    assert found(tmp_path / "a.npy", tmp_path / "b.npy", symbols=True).share > 0.5
+
+
+def test_built_in_sets_are_not_looked_at(tmp_path):
+    assert found("python-docs", "python-code") is None
+
+
+def test_it_is_measured_once(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("\n".join(sentences(400)))
+    monkeypatch.setattr(leaks, "QUICK", 100)
+    first = found(tmp_path / "a.txt", tmp_path / "b.txt")
+    monkeypatch.setattr(leaks, "_compared", None)
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt") == first
+
+
+def test_where_the_training_data_are_gone_nothing_is_said(tmp_path):
+    (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
+    asked = Asked(DataSettings(train=str(tmp_path / "gone.txt")), ("text",))
+    assert measured_on_other(asked, asked.data.model_copy(update={"valid": str(tmp_path / "b.txt")})) == {}
