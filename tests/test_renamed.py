@@ -31,6 +31,53 @@ def test_parts_of_a_mixture_too():
     assert old["model"]["parts"][0] == {"kind": "gpt", "norm": "after"}, "what was given is left alone"
 
 
+def test_widths_of_hidden_layers_and_sizes_of_kernels():
+    old = {
+        "lm/gpt": ("model.hidden=48", "hidden_width", 48),
+        "lm/mlp": ("model.hidden=7", "hidden_width", 7),
+        "lm/conv": ("model.taps=4", "kernel_size", 4),
+        "translation/convolutional": ("model.taps=5", "kernel_size", 5),
+        "translation/transformer": ("model.hidden=32", "hidden_width", 32),
+    }
+    for name, (override, key, value) in old.items():
+        assert getattr(Recipe.load(name, [override]).model, key) == value
+    dense = renamed.recipe({"model": {"kind": "series-dense", "hidden": [3, 2]}})
+    assert dense["model"] == {"kind": "series-dense", "hidden_widths": [3, 2]}
+    own = {"model": {"kind": "mine", "hidden": 3, "taps": 2}}
+    assert renamed.recipe(own) == own, "what classes of other people call their keys is left alone"
+
+
+NAMES = {
+    "body.decoder.blocks.3.look.query.weight": "body.decoder.blocks.3.cross_attend.query.weight",
+    "body.decoder.layers.0.norm_look.bias": "body.decoder.layers.0.norm_cross_attend.bias",
+    "body.decoder.attention.tired": "body.decoder.attention.coverage",
+    "body.look.weight": "body.look.weight",
+    "body.decoder.blocks.1.looks.weight": "body.decoder.blocks.1.looks.weight",
+}
+
+
+@pytest.mark.parametrize(("old", "new"), NAMES.items())
+def test_attention_to_sources_had_another_name(old, new):
+    assert renamed.weight(old) == new
+    assert list(renamed.weights({old: torch.zeros(1)})) == [new]
+
+
+def test_an_optimizer_knows_the_names_that_weights_had():
+    module = torch.nn.Module()
+    module.attention = torch.nn.Module()
+    module.attention.coverage = torch.nn.Parameter(torch.zeros(()))
+    optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+    load_optimizer(optimizer, module, {"attention.tired.momentum_buffer": torch.tensor(2.0)})
+    assert optimizer.state[module.attention.coverage]["momentum_buffer"] == 2
+
+
+def test_patterns_of_init_name_weights():
+    maps = ["body.decoder.blocks.*.look.query", "body.encoder"]
+    init = {"from": "run", "freeze": maps, "adapters": {"maps": maps}}
+    found = renamed.recipe({"init": init})["init"]
+    assert found["freeze"] == found["adapters"]["maps"] == ["body.decoder.blocks.*.cross_attend.query", "body.encoder"]
+
+
 def test_other_words_are_still_wrong():
     with pytest.raises(RecipeError, match="norm"):
         Recipe.load("lm/gpt", ["model.norm=between"])

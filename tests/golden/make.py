@@ -30,12 +30,12 @@ TAGS = {"task": "tagging", "data": {"train": "data/tagged.conll", "hold_out": 0.
 SERIES = {"task": {"kind": "forecasting", "window": 12, "horizon": 2}, "data": {"train": "data/series.csv"}}
 PAIRS = {"task": "translation", "data": {"train": "data/pairs.tsv", "hold_out": 0.2}, "objective": "next-token"}
 WORDS = {"kind": "word", "split": "whitespace"}
-LOOKING = {"kind": "transformer", "width": 8, "depth": 1, "heads": 2}
+DECODER = {"kind": "transformer", "width": 8, "depth": 1, "heads": 2}
 ENCODER = {"kind": "recurrent-encoder", "cell": "lstm", "width": 6}
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "ngram": {**TEXT, "model": {"kind": "ngram", "order": 3}},
-    "mlp": {**TEXT, "model": {"kind": "mlp", "window": 3, "width": 6, "hidden": 8}},
+    "mlp": {**TEXT, "model": {"kind": "mlp", "window": 3, "width": 6, "hidden_width": 8}},
     "elman": {**STREAMS, "model": {"kind": "recurrent", "cell": "elman", "width": 8}},
     "lstm": {**STREAMS, "model": {"kind": "recurrent", "cell": "lstm", "width": 8, "depth": 2, "dropout": 0.1}},
     "gru": {**STREAMS, "model": {"kind": "recurrent", "cell": "gru", "width": 8}},
@@ -102,13 +102,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "translation-transformer": {
         **PAIRS,
         "tokenizer": {"kind": "wordpiece", "vocab_size": 80},
-        "model": {"kind": "transformer", "width": 8, "hidden": 12, "depth": 1, "heads": 2},
+        "model": {"kind": "transformer", "width": 8, "hidden_width": 12, "depth": 1, "heads": 2},
         "decoding": {"beam": 2, "tokens": 12},
     },
     "translation-joined": {
         **PAIRS,
         "tokenizer": {"kind": "character"},
-        "model": {"kind": "translator", "encoder": {"kind": "deep-encoder", "width": 8}, "decoder": LOOKING},
+        "model": {"kind": "translator", "encoder": {"kind": "deep-encoder", "width": 8}, "decoder": DECODER},
+        "decoding": {"tokens": 12},
+    },
+    "translation-coverage": {
+        **PAIRS,
+        "tokenizer": WORDS,
+        "model": {
+            "kind": "recurrent-translator",
+            "cell": "gru",
+            "width": 8,
+            "attention": {"kind": "dot", "coverage": True, "gated": True},
+        },
         "decoding": {"tokens": 12},
     },
     "classes-convolution": {

@@ -26,7 +26,7 @@ def encoder(**settings):
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
 def test_characters_are_set_beside_the_words(kind):
     model = encoder(characters=kind, depth=2)
-    assert model.recurrent.layers[0].width == 5 + model.characters.width
+    assert model.recurrent.layers[0].input_width == 5 + model.characters.width
     states, mask, summary = model(BATCH)
     assert [part.shape for part in summary[1]] == [(2, 10)] * len(summary[1])
     assert states.shape == (2, 3, 10)

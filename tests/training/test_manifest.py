@@ -16,7 +16,7 @@ from seqlab.recipe import Recipe
 from seqlab.runs.launch import train
 from seqlab.runs.run import load
 from seqlab.training import manifest as manifests
-from seqlab.training.manifest import Manifest, accept
+from seqlab.training.manifest import FORMAT, Manifest, accept
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +167,11 @@ def test_a_lost_manifest(damage: str, run: Path) -> None:
 
 def test_a_newer_format(made, run: Path) -> None:
     plan, _ = made
-    replaced(run, "MANIFEST.json", '"format": 3', '"format": 4')
+    replaced(run, "MANIFEST.json", f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
     for door in (lambda: load(run), lambda: train(plan, out=run, resume=True), lambda: accept(run)):
-        with pytest.raises(RunError, match=r"made by a newer version of seqlab \(its format is 4.*; update seqlab"):
+        with pytest.raises(
+            RunError, match=rf"made by a newer version of seqlab \(its format is {FORMAT + 1}.*; update seqlab"
+        ):
             door()
 
 
