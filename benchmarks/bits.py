@@ -33,10 +33,10 @@ TINY: dict[str, Any] = {
 }
 NARROW: dict[str, dict[str, Any]] = {
     "translation/gnmt": {"model.width": 32},
-    "translation/transformer-base": {"model.width": 32, "model.hidden_width": 64, "training.accumulate": 2},
+    "translation/transformer-base": {"model.width": 32, "model.hidden": 64, "training.accumulate": 2},
     "translation/convolutional-base": {"model.width": 32},
 }
-"""Shapes as they were published are made narrower, at their depth."""
+"""Published shapes are made narrower, at their depth. `hidden` is an earlier name, which every version knows."""
 ANSWERS = 16
 PARTS = ("weights", "log", "outputs")
 
@@ -104,9 +104,10 @@ def outputs(run: Any) -> list[Any]:
     """What a run measures, and what it writes or answers."""
     from seqlab.models.language_model import LanguageModel
 
-    measured = run.evaluate(**({"metrics": []} if run.task.writes else {}))
+    writes = run.recipe.task.kind == "translation"
+    measured = run.evaluate(**({"metrics": []} if writes else {}))
     measured.pop("signature")
-    if isinstance(run.objective.body, LanguageModel) and not run.task.writes:
+    if isinstance(run.objective.body, LanguageModel) and not writes:
         scores = [score.log_probability for score in run.score(["The list of items", "def open(file):"])]
         return [measured, run.generate("The ", tokens=12, samples=3), scores]
     return [measured, list(itertools.islice(run.answers(run.held_out(), 1), ANSWERS))]

@@ -76,8 +76,11 @@ def compare(given: argparse.Namespace, workers: list[Worker]) -> None:
             if None in first:
                 rows.append([job, *("cannot" if rate is None else f"{rate:,.0f}" for rate in first), "tokens/s", ""])
             else:
-                rates = [[worker.ask(job) for worker in workers] for _ in range(given.pairs)]
-                old, new = (max(column) for column in zip(*rates, strict=True))
+                rates: tuple[list[float], list[float]] = ([], [])
+                for pair in range(given.pairs):
+                    for number in (0, 1) if pair % 2 else (1, 0):  # nobody is always the second
+                        rates[number].append(workers[number].ask(job))
+                old, new = map(max, rates)
                 rows.append([job, f"{old:,.0f}", f"{new:,.0f}", "tokens/s", f"{new / old:.3f}"])
             print("  ".join(rows[-1]), flush=True)
     table = "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * 5, *rows[1:]])

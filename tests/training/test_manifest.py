@@ -47,7 +47,7 @@ def replaced(run: Path, file: str, old: str, new: str) -> None:
 def test_a_manifest_lists_what_a_run_computes_with(made) -> None:
     _, run = made
     data = json.loads((run / "MANIFEST.json").read_text())
-    assert data["format"] == 3
+    assert data["format"] == FORMAT
     assert sorted(data["files"]) == ["model.yaml", "recipe.yaml", "tokenizer/tokenizer.json"]
     for name, digest in data["files"].items():
         assert manifests.sha256(run / name) == digest
