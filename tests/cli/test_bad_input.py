@@ -119,7 +119,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "uneven files": ([*LABELS, "data.train={bad}/uneven", *OUT], ["uneven.de: 100 lines", "uneven.en has 98"]),
     "a missing file of two": ([*LABELS, "data.train={bad}/uneven", "data.columns.label=fr", *OUT], ["uneven.fr"]),
     "a number too large": ([*SMALL, "data.train={bad}/table.tsv", "data.columns.text=2", *OUT], ["line 1", "'2'"]),
-    "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' cannot give text", "source, target"]),
+    "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' does not provide text", "source, target"]),
     "broken row": ([*SMALL, "data.train={bad}/broken.jsonl", *OUT], ["broken.jsonl, line 2", "broken JSON"]),
     "no text in a row": ([*SMALL, "data.train={bad}/numbers.jsonl", *OUT], ["numbers.jsonl, line 2", "no text"]),
     # what a recipe may be
