@@ -169,8 +169,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain data only: no tags that create objects, and no aliases, which can grow without limit or be
-    recursive."""
+    """Loads plain data only: no tags that create objects, and no aliases, which can recurse or grow without limit."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

@@ -26,8 +26,7 @@ def recipe(data: Any) -> Any:
 
 
 def _norm(section: dict[str, Any]) -> None:
-    """`norm: before` and `norm: after` gave the position of norms; now `norm` is their kind and `norm_first` the
-    position."""
+    """`norm: before` and `norm: after` gave the position of norms, which is now `norm_first`; `norm` is their kind."""
     if section.get("norm") in ("before", "after"):
         section["norm_first"] = section.pop("norm") == "before"
 
@@ -115,8 +114,8 @@ TRANSLATORS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         },
     ),
 ]
-"""A pattern that identifies checkpoints from before translators were split into encoder and decoder, and the new names
-of their weights."""
+"""Patterns that identify checkpoints from before translators had an encoder and a decoder, and the weights' new
+names."""
 BOTH = {
     r"source_embedding\.": ("encoder.embedding.",),
     r"conditions\.": ("encoder.conditions.",),

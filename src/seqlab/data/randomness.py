@@ -29,8 +29,7 @@ def _mix_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def permute(places: NDArray[np.int64], count: int, key: int) -> NDArray[np.int64]:
-    """Return the positions that a shuffle of range(count) assigns to these places: a bijection, computed without a
-    table.
+    """Return where a shuffle of range(count) puts each place: a bijection, computed without a table.
 
     A Feistel network on the fewest bits that suffice; places outside the range are mapped again until they fall inside.
     """

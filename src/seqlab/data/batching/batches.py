@@ -60,8 +60,7 @@ class Split(Protocol):
         ...
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        """Return these examples as tensors, with their records if they are in memory; all randomness comes from the
-        key."""
+        """Return these examples as tensors, with their records if in memory; all randomness comes from the key."""
         ...
 
 

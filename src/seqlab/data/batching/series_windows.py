@@ -23,8 +23,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class WindowShape:
-    """The length of a window, the number of steps and variables to forecast, and whether to forecast after every
-    step."""
+    """The length of a window, the steps and variables to forecast, and whether to forecast after every step."""
 
     window: int
     horizon: int
@@ -120,8 +119,7 @@ def _stacked(arrays: Sequence[Floats]) -> torch.Tensor:
 
 
 def places(length: int, first: int, window: int, horizon: int, stride: int) -> range:
-    """Return where the forecasts of a series begin: the last one ends with the series, and a whole window precedes
-    each.
+    """Return where the forecasts of a series begin: the last one ends with the series, and each follows a whole window.
 
     Forecasts start at `first` or later, if that is not 0; a series too short for a whole window yields one shorter
     window.

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 64
-"""The most characters of a word to read. A longer word keeps both its ends, so that one web address does not widen a
-whole batch."""
+"""The most characters to read. Longer words keep both ends, so that one web address does not widen a whole batch."""
 
 
 class Alphabet:
@@ -23,8 +22,7 @@ class Alphabet:
 
     @classmethod
     def learnt(cls, words: Iterable[str]) -> Self:
-        """Build an alphabet of the characters that occur more than once; rarer ones only teach the model to handle
-        unknowns."""
+        """Build an alphabet of the characters that occur more than once; the others train the unknown character."""
         counts: Counter[str] = Counter()
         for word in words:
             counts.update(word)

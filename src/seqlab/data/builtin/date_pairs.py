@@ -52,7 +52,7 @@ APART = {frozenset(pair.split()) for pair in UNSEEN}
 
 
 def date_pairs(many: int, unseen: bool = False, into: str | None = None) -> Iterator[Document]:
-    """Yield `many` different pairs, into all languages or one. Holding out goes by the day, in all languages."""
+    """Yield `many` different pairs, into all languages or one. The day decides what is held out in all languages."""
     return islice(_different(unseen, into), many)
 
 

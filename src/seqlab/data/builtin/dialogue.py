@@ -1,4 +1,4 @@
-"""Synthetic dialogues about journeys, where only listening to the whole dialogue lets you answer the final question.
+"""Synthetic dialogues about journeys: answering the last question takes all of the dialogue before it.
 
 history     A: Ben goes to Rome on Friday. It will rain there. B: On Monday Anna goes to Oslo, where it will snow.
             A: Where does Ben go? B: To Rome.

@@ -22,7 +22,8 @@ ky lo lt lv mk ml mn mr ms my nb ne nl nn pa pl ps pt ro ru si sk sl sq sr sv sw
 
 
 def languages() -> Iterator[Document]:
-    """Yield names with their languages. Holding out goes by the thing named, such as territory/FR, in all languages."""
+    """Yield names with their languages. The thing named, such as territory/FR, decides what is held out in all
+    languages."""
     from babel import Locale
 
     spoken: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)

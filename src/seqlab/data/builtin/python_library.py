@@ -106,9 +106,7 @@ def sources() -> list[Path]:
 
 
 def _belongs(path: Path) -> bool:
-    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith(
-        "config-"
-    )  # specific to this machine
+    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith("config-")  # machine-specific
     return not generated and LEFT_OUT.isdisjoint(path.parts)
 
 

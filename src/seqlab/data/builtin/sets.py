@@ -53,8 +53,7 @@ class Texts(NamedTuple):
     make: Callable[..., Iterator[Document]]
     """Called with the numbers in the set's name."""
     valid: float | None = VALID_SHARE
-    """The share of documents that is held out; None if the set is split in order into training, validation and test
-    parts."""
+    """The share of documents that is held out; None if the set is split in order: training, validation, test."""
     test: float = 0.0
     """The share that is held out for tests."""
     numbers: tuple[Number, ...] = ()

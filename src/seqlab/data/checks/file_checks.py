@@ -219,7 +219,7 @@ class FileCheck:
             at, begun = at + len(line) + 1, 0
 
     def rows(self, format: str) -> None:
-        """Report rows that do not parse, and cells without a number in numeric columns; the byte is that of the line
+        """Report rows that do not parse, and non-numeric cells in numeric columns; the byte is that of the line
         start."""
         broken: list[Row] = []
         columns = Columns(self.findings.keep)
@@ -300,8 +300,7 @@ def _beginning(path: Path) -> list[str]:
 
 
 def located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield the starting byte and content of the lines with these (ascending) numbers; reads only up to the last
-    one."""
+    """Yield the start and content of the lines with these (ascending) numbers; reads only up to the last one."""
     wanted = iter(numbers)
     number = next(wanted, None)
     for block in blocks(path):

@@ -45,8 +45,7 @@ def opened_array(path: Path) -> NDArray[Any]:
 
 
 def rows_of(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, NDArray[Any], bool]]:
-    """Yield (row, elements, whether the sequence ends): the rows of a table, or one sequence (or part of it) in
-    pieces."""
+    """Yield (row, elements, whether the sequence ends): the rows of a table, or pieces of (part of) one sequence."""
     array = opened_array(path)
     if array.ndim == 2:
         yield from ((number, row, True) for number, row in enumerate(array, 1))

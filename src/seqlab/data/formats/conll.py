@@ -74,8 +74,8 @@ def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str,
 
 
 def cells_of(line: str) -> list[str]:
-    """Split a line into cells: at tabs if there are any ("10 000" stays one word), else at blanks; an empty line has
-    none."""
+    """Split a line into cells: at tabs if there are any ("10 000" stays one word), else at blanks; [] if it is
+    empty."""
     line = line.removesuffix("\r")
     if not line.strip():
         return []

@@ -89,8 +89,7 @@ def records_of(path: Path | Aligned, asked: Asked, start: int = 0, stop: int | N
 
 
 def texts_in(path: Path | Aligned, data: DataSettings, at_most: int) -> int | None:
-    """Count the texts in a file that can be cut anywhere, stopping at `at_most`; None if its records are rows or
-    lines."""
+    """Count the texts that can be cut anywhere, stopping at `at_most`; None if the file's records are rows or lines."""
     if isinstance(path, Aligned):
         return None
     format = format_in(path, data)
@@ -141,7 +140,7 @@ def _stripped(text: Iterable[FilePiece], file: str) -> Iterator[tuple[int, str]]
 
 
 def _paragraphs(numbered: Iterable[tuple[int, str]], longest: int = BLOCK) -> Iterator[tuple[str, int, bool]]:
-    """Yield blocks of lines between blank lines, joined by \\n; very long ones in pieces, all but the last ending in
+    """Yield the lines between blank lines, joined by \\n; very long blocks in pieces, all but the last ending in
     \\n."""
     held: list[str] = []
     first = size = 0

@@ -1,6 +1,5 @@
-"""Pretrained word vectors: one word and its numbers per line (GloVe), optionally after a line with their count and
-width
-(word2vec text format).
+"""Pretrained word vectors as text: one word and its numbers per line (GloVe), or the same after a line with their count
+and width (word2vec).
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ def _exchange(part: str, seed: int, number: int, limit: int, place: int) -> str:
 
 
 def scramble_word(word: str, key: int) -> str:
-    """Shuffle the inner letters, sorting them by a hash of their places until the word changes; the first and last
-    stay."""
+    """Shuffle the inner letters by a hash of their places, until the word changes; the first and last stay."""
     inner = word[1:-1]
     mixed, turn = inner, 0
     while mixed == inner and len(set(inner)) > 1:

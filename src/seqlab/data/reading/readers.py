@@ -46,8 +46,7 @@ RULES = 1
 
 
 def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
-    """Yield the records of a split, each with a field for every role: first those of files, then those of built-in
-    sets.
+    """Yield the records of a split, with a field for every role: first those of files, then those of built-in sets.
 
     train and valid never share a record, and without `valid` they add up to all of the data. The content of all roles
     decides which is which, so readers of both must name the same roles. With `symbols`, lists and arrays are read too,
@@ -128,8 +127,7 @@ def _open(data: DataSettings) -> bool:
 
 
 def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
-    """Yield all texts: of files (in pieces), of the column `text` of rows, and of the training part of built-in
-    sets."""
+    """Yield all texts of files (in pieces), of the column `text` of rows, and of the training part of built-in sets."""
     data = DataSettings(train=sources, valid=[])
     return (record.fields["text"] for record in read(data, "train", symbols=symbols))
 

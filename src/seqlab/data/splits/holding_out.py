@@ -38,14 +38,13 @@ MOST_HELD_OUT = 250_000
 ANSWERS = ("label", "tags")
 """Roles that do not count as content: the same text with another label falls on the same side."""
 MANY = 100_000
-"""Up to this many units, the threshold is adjusted to hold out the requested share; with more, the share itself
-serves."""
+"""Up to this many units, the threshold is tuned to the requested share; with more, the share itself is accurate
+enough."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How a part was chosen, and how large it is. Sizes are in bytes of text; nothing is counted for the rule
-    `number`."""
+    """How a part was chosen, and its size in bytes of text. Nothing is counted for the rule `number`."""
 
     by: HoldOutBy
     below: float | None = None
@@ -99,8 +98,7 @@ def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
 
 
 def content(record: Record) -> str:
-    """Return the content that identifies a record: its texts, without labels and tags; several are joined with their
-    lengths."""
+    """Return the content that identifies a record: its texts, without labels and tags, joined with their lengths."""
     texts = [text for role, text in sorted(record.fields.items()) if role not in ANSWERS]
     if len(texts) == 1:
         return texts[0]

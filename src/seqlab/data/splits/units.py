@@ -31,8 +31,7 @@ NEWLINE, BLANK, COMMA = re.compile("\n"), re.compile(r"\s"), re.compile(",")
 
 
 def digest(content: str) -> bytes:
-    """Return a 64-bit hash; surrounding blanks do not count, so a paragraph at the end of a file hashes like any
-    other."""
+    """Return a 64-bit hash; surrounding blanks do not count, so the last paragraph of a file hashes like any other."""
     return hashlib.blake2b(content.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
