@@ -103,7 +103,7 @@ OUT = ["--out", "out"]
 CASES: dict[str, tuple[list[str], list[str]]] = {
     # what the data may be
     "missing file": ([*SMALL, "data.train=missing.txt", *OUT], ["no file or folder 'missing.txt'"]),
-    "missing folder": ([*SMALL, "data.train=missing/a.txt", *OUT], ["no folder 'missing'"]),
+    "missing folder": ([*SMALL, "data.train=missing/a.txt", *OUT], ["the folder 'missing' does not exist"]),
     "empty name": ([*SMALL, "data.train=", *OUT], ["an empty name", "built-in"]),
     "empty list": ([*SMALL, "data.train=[]", *OUT], ["data.train is an empty list"]),
     "name too long": ([*SMALL, "data.train=" + "a" * 400, *OUT], ["too long"]),

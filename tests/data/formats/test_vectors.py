@@ -45,7 +45,7 @@ def test_no_word_is_found(tmp_path):
         ("the 1 2 3\n\ncat 1 2 3\n", 2, "0 numbers instead of 3"),
         ("dog 1 2 3\ncat 1 x 3\n", 2, "'x' is not a number"),
         ("dog 1 2 3\ncat 1 nan 3\n", 2, "'nan' is not a number"),
-        (b"the 1 2 3\nc\xff 1 2 3\n", 2, "no UTF-8"),
+        (b"the 1 2 3\nc\xff 1 2 3\n", 2, "not UTF-8"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, text, line, what):

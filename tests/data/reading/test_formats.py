@@ -210,7 +210,7 @@ def test_whole_rows_are_held_out(save):
         (np.array([True]), "bool"),
         (np.array([None, 1], dtype=object), "objects"),
         (np.zeros((0, 3), int), "no records"),
-        (np.array(["a", ""]), "empty text"),
+        (np.array(["a", ""]), "is empty"),
     ],
 )
 def test_array_faults(tmp_path, array, said):

@@ -159,7 +159,7 @@ def test_missing_files_have_hints(write, tmp_path, monkeypatch):
     write("shakespeare.txt", TEXT)
     with pytest.raises(DataError, match=r"did you mean 'shakespeare.txt'"):
         read(DataSettings(train=str(tmp_path / "shakespear.txt")), "train")
-    with pytest.raises(DataError, match="no folder"):
+    with pytest.raises(DataError, match=r"the folder .* does not exist"):
         read(DataSettings(train=str(tmp_path / "no" / "a.txt")), "train")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"did you mean 'python-docs'.*python-code"):
