@@ -1,4 +1,4 @@
-"""Builds a task, a model and an objective from the names in a recipe. Nothing else does."""
+"""Turns the names in a recipe into a task, a model and an objective: the only place that does."""
 
 from __future__ import annotations
 

@@ -114,8 +114,7 @@ TRANSLATORS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         },
     ),
 ]
-"""Patterns that identify checkpoints from before translators had an encoder and a decoder, and the weights' new
-names."""
+"""Patterns that identify checkpoints from before translators were split in two, and the new names of their weights."""
 BOTH = {
     r"source_embedding\.": ("encoder.embedding.",),
     r"conditions\.": ("encoder.conditions.",),
@@ -136,8 +135,8 @@ def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def counted(names: Sequence[str]) -> list[str]:
-    """Return the names of an optimizer's weights in the order of earlier versions: of a translator's two embeddings,
-    the target's came first."""
+    """Return an optimizer's weights in the order of earlier versions: of a translator's two embeddings, the target's
+    first."""
     order = list(names)
     for name in names:
         source = name.replace("decoder.embedding.", "encoder.embedding.")

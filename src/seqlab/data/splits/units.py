@@ -98,7 +98,7 @@ class Lines:
 
 
 class Blocks:
-    """Cuts a text where a hash of the last 16 characters is small, moved to a nearby line end or blank.
+    """Cuts a text where a hash of the last 16 characters is small, at the next line end or blank nearby.
 
     Content-defined chunking with a gear hash, after Xia et al. 2016 (FastCDC), without a minimum length, so that a cut
     depends only on the characters around it.
