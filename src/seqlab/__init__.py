@@ -1,6 +1,6 @@
 """seqlab: one toolkit for every neural sequence model.
 
-The public names are imported when they are first used, so that `import seqlab` costs nothing.
+Public names are imported on first use, so `import seqlab` itself is cheap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if sys.platform == "win32":
-    raise ImportError("seqlab needs the file locks of POSIX systems: on Windows, use it inside WSL")
+    raise ImportError("seqlab needs POSIX file locks: on Windows, run it inside WSL")
 
 _PUBLIC = {
     "Recipe": "seqlab.recipe",

@@ -1,4 +1,4 @@
-"""From names to things: the one place where a recipe becomes a task, a model and an objective."""
+"""Turns the names in a recipe into a task, a model and an objective: the only place that does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from seqlab.tasks.task import Task
 
 
 def build(recipe: Recipe, task: Task) -> Objective:
-    """The objective with its model, weights as the seed has them, on the CPU."""
-    with torch.random.fork_rng(devices=[]):  # the caller's own generator stays as it is
+    """Return the objective and its model on the CPU, with weights initialised from the seed."""
+    with torch.random.fork_rng(devices=[]):  # leave the caller's random state unchanged
         torch.manual_seed(recipe.training.seed)
         return _build(recipe, task)
 
 
 def _build(recipe: Recipe, task: Task) -> Objective:
-    with memory_for("the model", hint="make it smaller, for instance model.width"):
+    with memory_for("the model", hint="make it smaller: reduce model.width, for example"):
         body = _model(recipe.model, task, recipe)
         task.check(body)
         kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
@@ -40,7 +40,7 @@ def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
     kind, given = registry.find("model", settings.kind), task.sizes
     if not set(needs(kind)) <= set(given):
         raise RecipeError(
-            f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' gives "
+            f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' provides "
             f"{', '.join(sorted(given))}",
             hint="choose another model.kind",
         )
@@ -49,34 +49,34 @@ def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
 
 
 def adapt(objective: Objective, settings: AdapterSettings) -> None:
-    """Give linear maps of the body low-rank changes to learn, and freeze the rest of it."""
+    """Add trainable low-rank adapters to linear maps of the body, and freeze the rest of it."""
     there = list(linear_maps(objective.body, "body"))
     chosen: set[str] = set()
     for pattern in settings.maps:
         found = {name for name in there if is_named(name, pattern)}
         if not found:
             hint = nearest(pattern, there) if there else "choose a model with attention"
-            raise RecipeError(f"'{pattern}' is no linear map of the body", where="init.adapters.maps", hint=hint)
+            raise RecipeError(f"the body has no linear map '{pattern}'", where="init.adapters.maps", hint=hint)
         chosen |= found
     objective.body.requires_grad_(False)
     add_adapters(objective.body, "body", chosen, settings.rank, settings.scale)
 
 
 def is_named(name: str, pattern: str) -> bool:
-    """Whether a pattern is a name, what it stands below, or has * and ? where it differs."""
+    """Return True if a pattern equals a name, is a parent of it, or matches it with * and ?."""
     return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
 
 
 def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: str) -> None:
-    """Fill an objective with a checkpoint's weights, or say what does not fit."""
+    """Load a checkpoint's weights into an objective, or raise an error that says what does not fit."""
     own, tables = objective.state_dict(), dict(objective.named_buffers())
     for name, weight in weights.items():
-        # tables that a model fills itself (n-grams) may have any length
+        # tables that the model fills itself (n-grams) may have any length
         if name in own and own[name].shape != weight.shape and name not in tables:
             raise RunError(
                 f"'{name}' is {tuple(weight.shape)} in the checkpoint but {tuple(own[name].shape)} here",
                 where=where,
-                hint="the tokenizer's vocabulary or model.yaml does not belong to this checkpoint",
+                hint="check that the tokenizer and model.yaml belong to this checkpoint",
             )
     try:
         objective.load_state_dict(weights)
@@ -86,16 +86,14 @@ def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: 
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the first of CUDA, MPS and CPU that is there."""
+    """Return the device of that name; `auto` picks the first available of CUDA, MPS and CPU."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind, found in there.items() if found)
     if name == "cuda" and "LOCAL_RANK" in os.environ:
-        name = f"cuda:{os.environ['LOCAL_RANK']}"  # a device for each rank
+        name = f"cuda:{os.environ['LOCAL_RANK']}"  # one device per rank
     kind, _, number = name.partition(":")
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if not there.get(kind) or (number and not (number.isdecimal() and int(number) < count)):
-        raise RecipeError(
-            f"there is no '{name}' device on this machine", where="training.device", hint="use auto or cpu"
-        )
+        raise RecipeError(f"this machine has no '{name}' device", where="training.device", hint="use auto or cpu")
     return torch.device(name)

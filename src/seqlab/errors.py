@@ -1,4 +1,4 @@
-"""Errors for people: one line that says what is wrong, where, and what to do about it."""
+"""Errors for users: one line that says what is wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class SeqlabError(Exception):
-    """Something a person can put right. The command line prints it as one line and exits with code 2."""
+    """An error that the user can fix. The command line prints it as one line and exits with code 2."""
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.what, self.where, self.hint = what, where, hint
@@ -20,7 +20,7 @@ class SeqlabError(Exception):
 
 
 class RecipeError(SeqlabError):
-    """A recipe, or an override of one, that cannot be run."""
+    """A recipe or an override that is invalid."""
 
 
 class DataError(SeqlabError):
@@ -28,20 +28,19 @@ class DataError(SeqlabError):
 
 
 class RunError(SeqlabError):
-    """A run folder that is not one, is damaged, or does not fit what is asked of it."""
+    """A run folder that is missing, damaged, or unsuitable for the request."""
 
 
 class MemoryFull(RunError):
-    """More memory was asked for than there is."""
+    """Not enough memory."""
 
 
 class Caution(UserWarning):
-    """Something that a person should know before they rely on a run or a figure. The command line prints it as one line
-    and goes on."""
+    """A warning to heed before relying on a run or a figure. The command line prints it as one line and continues."""
 
 
 def caution(message: str) -> None:
-    """Warn with a Caution, at the line outside of seqlab that it is about. Of several ranks, the first one warns."""
+    """Issue a Caution that points at the calling line outside seqlab. With several ranks, only the first one warns."""
     if os.environ.get("RANK", "0") != "0":
         return
     frame, level = sys._getframe(1), 2
@@ -51,12 +50,12 @@ def caution(message: str) -> None:
 
 
 COMPLAINTS = ("out of memory", "allocate memory", "not enough memory", "calculation overflowed", "Overflow when unpack")
-"""What torch says, in errors of no type of their own, when a tensor is too large for a device or for any."""
+"""Parts of the messages that torch raises, without a specific exception type, when a tensor is too large."""
 
 
 @contextmanager
 def memory_for(what: str, hint: str) -> Iterator[None]:
-    """What an allocator complains of, Python's or torch's, said as: `what` does not fit into memory."""
+    """Turn an out-of-memory error from Python or torch into: `what` does not fit into memory."""
     try:
         yield
     except (MemoryError, RuntimeError, TypeError) as error:
@@ -66,11 +65,11 @@ def memory_for(what: str, hint: str) -> Iterator[None]:
 
 
 LISTED = 24
-"""A hint lists all valid names if there are no more than this; of columns, recipes or files there may be hundreds."""
+"""The most names a hint lists in full; there may be hundreds of columns, recipes or files."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest valid one, and all of them; where there are many, the nearest few."""
+    """Return a hint for a misspelt name: the closest valid one, then all valid names, or the closest few of many."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     meant = f"did you mean '{close[0]}'? " if close else ""
@@ -81,6 +80,6 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """A hint that names no more than the few names that are nearest, or none: '' where nothing is near."""
+    """Return a hint that names up to three close matches, or '' if nothing is close."""
     *others, last = [f"'{one}'" for one in difflib.get_close_matches(name, sorted(names), n=3)] or [""]
     return f"did you mean {', '.join(others)} or {last}?" if others else last and f"did you mean {last}?"

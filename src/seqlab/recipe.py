@@ -1,7 +1,7 @@
-"""A Recipe says what to train. YAML in, YAML out, `key.sub=value` overrides, and errors that name the line.
+"""A Recipe says what to train: YAML in, YAML out, `key.sub=value` overrides, and errors that name the line.
 
-Every section is a frozen pydantic model. A section that names a registered class (`model`, `tokenizer`, ...)
-has a `kind`, and the rest of its keys are that class's own `Settings`.
+Every section is a frozen pydantic model. A section that names a registered class (`model`, `tokenizer`, ...) has a
+`kind`; its other keys are that class's own `Settings`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from seqlab.recipe_tree import RecipeTree, settings_of, to_yaml
 
 
 class Settings(BaseModel):
-    """A section of a recipe: frozen, and a key it does not know is an error."""
+    """A section of a recipe: frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _named_parts(cls, given: Any) -> Any:
-        """`cell="lstm"`, `cell={"kind": "lstm"}` and the defaults become the settings of the class of that name."""
+        """Turn `cell="lstm"`, `cell={"kind": "lstm"}` and defaults into the settings of the named class."""
         if not isinstance(given, Mapping):
             return given
         filled = dict(given)
@@ -60,22 +60,22 @@ def _settings_by_name(family: str, value: Any) -> Any:
 
 
 class PartSettings(Settings):
-    """A section that names a registered class by its `kind`; the class says which other keys there are."""
+    """A section that names a registered class by its `kind`; the class defines the other keys."""
 
     kind: str = ""
     not_inherited: ClassVar[frozenset[str]] = frozenset()
-    """Keys that mean something else in another kind: they are not kept when a section changes to this one."""
+    """Keys whose meaning depends on the kind: they are dropped when a section changes to this one."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Marks a field whose value is a `PartSettings` of a family of the registry."""
+    """Marks a field that holds the `PartSettings` of one registry family."""
 
     family: str
 
 
 ModelSettings = Annotated[SerializeAsAny[PartSettings], Kind("model")]
-"""For an objective that owns a model beside its body, a teacher for instance: `teacher: ModelSettings`."""
+"""The type of a field for an extra model that an objective owns, such as a teacher: `teacher: ModelSettings`."""
 Seconds = Annotated[str, "a time such as 45s, 3m or 1h"]
 HoldOutBy = Literal["document", "paragraph", "line", "block", "snippet", "number"]
 
@@ -84,34 +84,35 @@ class DataSettings(Settings):
     """Where the sequences come from."""
 
     train: str | list[str]
-    """A file, a folder, a pattern such as `books/*.txt`, what the names of aligned files share, several of them, or the
-    name of a built-in data set."""
+    """A file, a folder, a pattern such as `books/*.txt`, the common stem of aligned files, the name of a built-in data
+    set, or a list of these."""
     valid: str | list[str] | None = None
-    """Likewise; without it, a part of the training data is held out."""
+    """The validation data, given in the same way; if null, part of the training data is held out."""
     hold_out: float | None = Field(default=None, gt=0, lt=1)
-    """The share of the training data that is held out where `valid` is not given: 5 %, and at most 250 kB; of series, a
-    fifth."""
+    """The fraction of the training data to hold out when `valid` is not given. Default: 5 %, but at most 250 kB; for
+    series, one fifth."""
     hold_out_by: HoldOutBy | None = None
-    """What is held out as a whole, by the hash of its content: documents, or of plain texts paragraphs, lines, blocks
-    (about 2,000 characters) or snippets (64). Chosen from the data where it is not given, and written into the run.
-    `number` is the rule of earlier versions: documents by their number, or the end of each text."""
+    """The unit that is held out, chosen by a hash of its content: documents or, in plain text, paragraphs, lines,
+    blocks (about 2,000 characters) or snippets (64). If null, it is chosen from the data and recorded in the run.
+    `number` is the rule of earlier versions: documents by number, or the end of each text."""
     hold_out_below: float | None = Field(default=None, gt=0, lt=1)
-    """The threshold: held out is what has a hash, as a number from 0 to 1, below it. Chosen like `hold_out_by`."""
+    """The threshold: a unit is held out if its hash, scaled to the range 0 to 1, is below it. Chosen like
+    `hold_out_by`."""
     format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "npy", "fasta", "conll", "conllu", "aligned"] = (
         "auto"
     )
-    """By the extension of each file, unless one is named for all of them."""
+    """The file format; `auto` goes by each file's extension."""
     documents: Literal["file", "paragraph", "line"] = "file"
-    """What is one sequence of a plain text: the file, a paragraph (empty lines between), or a line."""
+    """What counts as one sequence of plain text: a file, a paragraph (separated by empty lines) or a line."""
     empty_lines: bool = False
-    """With `documents: line`, whether an empty line is a sequence too, of its end alone; otherwise it is left out.
-    Published perplexities of WikiText count them."""
+    """With `documents: line`, whether to keep empty lines as sequences that hold only the end token. Published WikiText
+    perplexities count them."""
     columns: dict[str, str | Annotated[int, Field(strict=True)]] = {}
-    """Which column, field, suffix of aligned files (`source: de`) or field of a built-in set plays which role, such as
-    `text: body`; by number, from 0, where columns have no names."""
+    """Maps each role to a column, a field, the suffix of an aligned file (`source: de`) or a field of a built-in set,
+    as in `text: body`. Columns without names are numbered from 0."""
     scramble: float = Field(default=0.0, ge=0, le=1)
-    """The share of the words whose inner letters are permuted, in all that is read: "Aoccdrnig to a rscheearch".
-    Where a script has no spaces, it is the share of the pairs of neighbouring characters that change places."""
+    """The fraction of words whose inner letters are shuffled, in all data read: "Aoccdrnig to a rscheearch". In scripts
+    without spaces, the fraction of adjacent character pairs that are swapped."""
 
     @model_validator(mode="after")
     def _lines_that_are_empty(self) -> Self:
@@ -124,52 +125,53 @@ class TrainingSettings(Settings):
     """How to train."""
 
     steps: int | None = Field(default=None, gt=0)
-    """Optimizer steps in all. Give this or `budget`."""
+    """Total number of optimizer steps. Give either this or `budget`."""
     budget: Seconds | None = None
-    """A time; a short measurement turns it into `steps`."""
+    """Training time; a short measurement converts it to `steps`."""
     batch_size: int = Field(default=32, gt=0)
-    """Sequences in a batch."""
+    """Sequences per batch."""
     accumulate: int = Field(default=1, gt=0)
-    """Pieces that each batch is cut into, to save memory; the result is that of the whole batch."""
+    """Number of pieces each batch is split into to save memory; the result is that of the whole batch."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The highest learning rate of the schedule."""
+    """The peak learning rate of the schedule."""
     optimizer: Annotated[SerializeAsAny[PartSettings], Kind("optimizer")] = Field(
         default="adamw", validate_default=False
     )  # type: ignore[assignment]
-    """What changes the weights by their gradients."""
+    """How gradients update the weights."""
     schedule: Annotated[SerializeAsAny[PartSettings], Kind("schedule")] = Field(
         default="cosine", validate_default=False
     )  # type: ignore[assignment]
     """How the learning rate changes over the steps."""
     clip_norm: float | None = Field(default=1.0, gt=0)
-    """Gradients are scaled down to this norm at most; null leaves them as they are."""
+    """The maximum norm of the gradients; larger ones are scaled down. Null disables clipping."""
     clip_value: float | None = Field(default=None, gt=0)
-    """Each number of a gradient is cut to ± this value."""
+    """Clips each gradient component to ± this value."""
     average: float | None = Field(default=None, ge=0, lt=1)
-    """A running average of the weights, such as 0.999: the share of it that stays at each step. Evaluations, samples
-    and checkpoints use the average."""
+    """The decay of a running average of the weights, such as 0.999. Evaluations, samples and checkpoints use the
+    average."""
     report_every: int | None = Field(default=None, gt=0)
-    """Steps between lines of the log; a two-hundredth of the run by default."""
+    """Steps between lines of the log; by default, 1/200 of the run."""
     evaluate_every: int | None = Field(default=None, gt=0)
-    """Steps between evaluations; an eighth of the run by default."""
+    """Steps between evaluations; by default, 1/8 of the run."""
     sample_every: int | None = Field(default=None, gt=0)
-    """Steps between samples; as often as evaluations by default."""
+    """Steps between samples; by default, the same as evaluations."""
     checkpoint_every: int | None = Field(default=None, gt=0)
-    """Steps between checkpoints; as often as evaluations by default."""
+    """Steps between checkpoints; by default, the same as evaluations."""
     keep: int = Field(default=2, gt=1)
-    """Newest checkpoints that are kept beside the best one."""
+    """Number of most recent checkpoints to keep, besides the best one."""
     patience: int | None = Field(default=None, gt=0)
-    """Evaluations without a new best after which training stops early."""
+    """Number of evaluations without improvement after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the forward and backward pass; weights and optimizer states are always float32."""
+    """Precision of the forward and backward pass; weights and optimizer states are always float32."""
     compile: bool = False
-    """Let the library compile the model: faster steps after some seconds, other last bits. Needs a C++ compiler."""
+    """Whether to use torch.compile: faster steps after some seconds of compilation, with slightly different rounding.
+    Needs a C++ compiler."""
     seed: int = Field(default=0, ge=0)
-    """Of weights, order, dropout and samples: the same seed gives the same bits."""
+    """The random seed of weights, data order, dropout and samples: the same seed gives identical bits."""
     device: str = "auto"
-    """auto, cpu, mps, cuda or, with a number, cuda:1. auto prefers a GPU."""
+    """auto, cpu, mps, cuda or a numbered GPU such as cuda:1. auto prefers a GPU."""
     tensorboard: bool = False
-    """Whether to write event files for TensorBoard too; a resumed run may have another value than before."""
+    """Whether to write TensorBoard event files as well; may be changed when a run is resumed."""
 
     @field_validator("budget", mode="before")
     @classmethod
@@ -182,44 +184,44 @@ class TrainingSettings(Settings):
     @classmethod
     def _known(cls, value: str) -> str:
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
-            raise ValueError("should be auto, cpu, mps, cuda or, with a number, cuda:1")
+            raise ValueError("should be auto, cpu, mps, cuda or a numbered GPU such as cuda:1")
         return value
 
 
 class DecodingSettings(Settings):
-    """How to choose tokens where the command does not say."""
+    """How to choose tokens, unless the command overrides it."""
 
     tokens: int = Field(default=200, gt=0)
-    """The most tokens that are written."""
+    """The maximum number of tokens to generate."""
     temperature: float = Field(default=0.8, ge=0)
-    """Logits are divided by it before sampling; 0 is greedy."""
+    """Divides the logits before sampling; 0 is greedy."""
     top_k: int | None = Field(default=None, gt=0)
     """Sample from the k most probable tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Sample from the most probable tokens whose probabilities add up to p."""
     prompt: str = ""
-    """What the samples made during training begin with."""
+    """The text that samples during training start with."""
     beam: int | None = Field(default=None, gt=0)
-    """Hypotheses of a search for the most probable answer, where a task answers with texts; greedy without."""
+    """Beam width of the search, for tasks that answer with text; null for greedy decoding."""
     length_penalty: float = 0.6
-    """α of Wu et al. 2016: 0 ranks hypotheses by log-probability alone, more prefers longer ones."""
+    """α of Wu et al. 2016: 0 ranks hypotheses by log-probability alone; larger values favour longer ones."""
     coverage_penalty: float = Field(default=0.0, ge=0)
-    """β of Wu et al. 2016: how much hypotheses lose for source positions that they ignore."""
+    """β of Wu et al. 2016: the penalty for source positions that a hypothesis ignores."""
     best: int = Field(default=1, gt=0)
-    """How many answers a search gives."""
+    """Number of answers that a search returns."""
     alignments: bool = False
-    """Whether answers say which source token each of their tokens looked at most."""
+    """Whether to report, for each token of an answer, the source token it attended to most."""
 
 
 class AdapterSettings(Settings):
-    """Low-rank adapters (LoRA): changes W + α / r · B A of linear maps, which are trained in the place of the body."""
+    """Low-rank adapters (LoRA): updates W + α / r · B A of linear maps, trained instead of the body."""
 
     rank: int = Field(default=8, gt=0)
-    """r"""
+    """The rank r."""
     alpha: float | None = Field(default=None, gt=0)
-    """α; r by default."""
+    """The scale α; r by default."""
     maps: list[str] = Field(default=["*.query", "*.value"], min_length=1)
-    """Names of linear maps in the body, or patterns: `*.query`, `body.blocks.3.feed`."""
+    """Names of linear maps in the body, or patterns such as `*.query` or `body.blocks.3.feed`."""
 
     @property
     def scale(self) -> float:
@@ -231,15 +233,15 @@ _From = create_model("_From", __base__=Settings, **{"from": (str, Field())})  # 
 
 
 class InitSettings(_From):
-    """The first weights: `from` a run, whose tokenizer is taken too."""
+    """The initial weights: those of the run that `from` names, whose tokenizer is used as well."""
 
     load: str | dict[str, str] = "body"
-    """What is loaded: `body`, `all`, names such as `body.encoder` or `body.blocks.*`; or what of theirs becomes what of
-    ours, {body: body.encoder}."""
+    """What to load: `body`, `all`, names such as `body.encoder` or `body.blocks.*`, or a mapping from the run's names
+    to this model's, {body: body.encoder}."""
     freeze: list[str] = Field(default_factory=list)
-    """Names of weights, of modules, or patterns: they are not trained."""
+    """Names of weights or modules, or patterns; these are not trained."""
     adapters: AdapterSettings | None = None
-    """Train these, and freeze all other weights of the body."""
+    """Adapters to train; all other weights of the body are frozen."""
 
     @property
     def run(self) -> str:
@@ -255,21 +257,21 @@ class Recipe(Settings):
     """What the model is for."""
     data: DataSettings
     tokenizer: Annotated[SerializeAsAny[PartSettings] | None, Kind("tokenizer")] = None
-    """None where a task reads numbers."""
+    """Null for tasks that read numbers."""
     model: Annotated[SerializeAsAny[PartSettings], Kind("model")]
-    """The body that is trained."""
+    """The body to train."""
     objective: Annotated[SerializeAsAny[PartSettings], Kind("objective")]
-    """What is minimised."""
+    """What to minimise."""
     init: InitSettings | None = None
-    """None where weights begin as the seed has them."""
+    """Null to initialise the weights from the seed."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     decoding: DecodingSettings = Field(default_factory=DecodingSettings)
     environment: dict[str, Any] = {}
-    """Written into a run: the versions and the number of threads it ran on."""
+    """Recorded in a run: the versions and number of threads it ran with."""
 
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
-        """A shipped recipe by name (`lm/gpt`) or a YAML file, with `key.sub=value` overrides."""
+        """Load a shipped recipe by name (`lm/gpt`) or a YAML file, with `key.sub=value` overrides."""
         tree = RecipeTree.load(recipe)
         for override in overrides:
             tree.override(override)
@@ -277,12 +279,12 @@ class Recipe(Settings):
 
     @classmethod
     def of(cls, tree: RecipeTree) -> Self:
-        """Checked; errors name the places that the tree knows."""
+        """Return a checked recipe; errors name the places that the tree knows."""
         return _checked(cls, tree)
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
-        """The same from plain data."""
+        """Return a checked recipe from plain data."""
         return _checked(cls, RecipeTree(tree))
 
     def to_dict(self) -> dict[str, Any]:
@@ -292,7 +294,7 @@ class Recipe(Settings):
         return to_yaml(self.to_dict())
 
     def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
-        """A copy with some keys set to other values: {"training.steps": 5} or ["training.steps=5"]."""
+        """Return a copy with some keys changed: {"training.steps": 5} or ["training.steps=5"]."""
         tree = RecipeTree(self.to_dict())
         if isinstance(overrides, Mapping):
             for key, value in overrides.items():
@@ -304,7 +306,7 @@ class Recipe(Settings):
 
 
 def models_in(settings: Settings) -> dict[str, PartSettings]:
-    """The settings of the models that a section names, by their keys."""
+    """Return the settings of the models that a section names, by key."""
     named = [name for name, field in type(settings).model_fields.items() if family_of(field) == "model"]
     return {name: getattr(settings, name) for name in named if isinstance(getattr(settings, name), PartSettings)}
 
@@ -313,7 +315,7 @@ def seconds(time: str) -> float:
     """'45s' → 45, '3m' → 180, '1h' → 3600, '90' → 90."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", str(time))
     if not match or float(match[1]) <= 0:
-        raise ValueError("a time looks like 45s, 3m or 1h")
+        raise ValueError("write a time as 45s, 3m or 1h")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
@@ -329,7 +331,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def part_settings(family: str, section: RecipeTree) -> PartSettings:
-    """The settings of one part without a recipe around it, such as a tokenizer that is learnt by itself."""
+    """Return the settings of one part on its own, such as a tokenizer trained separately."""
     settings: type[PartSettings] = settings_of(family, str(section.data["kind"]), section.place("kind"))
     return _build(settings, section.data, section)
 
@@ -342,12 +344,12 @@ MEANING = {
     "int": "should be a whole number",
     "float": "should be a number",
     "bool": "should be true or false",
-    "string": "should be a text (put it in quotes)",
+    "string": "should be text (put it in quotes)",
     "dict": "should be a section with keys",
     "model": "should be a section with keys",
     "tuple": "should be a list",
 }
-"""What is right where the type is wrong: by the beginning of pydantic's name for the fault."""
+"""What the value should be, by the first word of pydantic's error type."""
 
 
 def _checked(cls: type[S], tree: RecipeTree) -> S:
@@ -357,7 +359,7 @@ def _checked(cls: type[S], tree: RecipeTree) -> S:
 
 
 def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: RecipeTree, path: str = "") -> None:
-    """Keys and kinds of all sections first: they are known without importing what they name."""
+    """Check the keys and kinds of all sections first, without importing the classes they name."""
     for key in section:
         if key not in cls.model_fields:
             raise _unknown(f"{path}{key}", str(key), cls, tree)
@@ -372,11 +374,11 @@ def _check_names(cls: type[Settings], section: Mapping[str, Any], tree: RecipeTr
 
 
 def _build(cls: type[S], section: Mapping[str, Any], tree: RecipeTree, path: str = "") -> S:
-    """Settings from plain data; sections that have a `kind` become the settings of that class."""
+    """Build settings from plain data; sections with a `kind` become the settings of that class."""
     filled = dict(section)
     for key, value in filled.items():
         if isinstance(value, int) and abs(value) >= 2**63:
-            where, hint = tree.place(f"{path}{key}"), "numbers have 64 bits: at most 9,223,372,036,854,775,807"
+            where, hint = tree.place(f"{path}{key}"), "use at most 9,223,372,036,854,775,807 (64 bits)"
             raise RecipeError(f"'{path}{key}' is too large", where=where, hint=hint)
     for name, field in cls.model_fields.items():
         if family := family_of(field):
@@ -400,7 +402,7 @@ def family_of(field: FieldInfo) -> str | None:
 
 
 def _is_list(field: FieldInfo) -> bool:
-    """Whether it may be a list of parts, or must be."""
+    """Return True if the field can hold a list of parts."""
     return any(get_origin(one) is list for one in (field.annotation, *get_args(field.annotation)))
 
 
@@ -412,18 +414,18 @@ def _part(family: str, given: Any, tree: RecipeTree, path: str) -> PartSettings:
     section = {"kind": given} if isinstance(given, str) else given
     if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
         kinds = ", ".join(registry.names(family))
-        raise RecipeError(f"'{path}' needs a kind", where=tree.place(path), hint=f"one of {kinds}")
+        raise RecipeError(f"'{path}' needs a kind", where=tree.place(path), hint=f"choose one of {kinds}")
     settings: type[PartSettings] = settings_of(family, section["kind"], tree.place(f"{path}.kind"))
     return _build(settings, section, tree, f"{path}.")
 
 
 def _explained(cls: type[Settings], error: ValidationError, tree: RecipeTree, path: str) -> RecipeError:
-    """The first fault in words: what, where, and what would be right."""
+    """Describe the first fault: what is wrong, where, and what would be right."""
     fault = error.errors(include_url=False)[0]
     inside = [str(part) for part in fault["loc"] if part not in ("str", "list[str]")]  # branches of a union
     key = path + ".".join(inside)
     message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    if not inside:  # keys that do not fit each other
+    if not inside:  # keys that contradict each other
         section = path.rstrip(".")
         return RecipeError(f"'{section}': {message}", where=tree.last_place(section), hint="change one of them")
     if fault["type"] == "extra_forbidden":

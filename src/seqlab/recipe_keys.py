@@ -21,34 +21,34 @@ from seqlab import registry
 from seqlab.recipe import PartSettings, Recipe, Settings, family_of
 
 SECTIONS = ("data", "training", "decoding", "init")
-"""Sections that are the same in every recipe; the others have the keys of what their `kind` names."""
+"""Sections shared by all recipes; the keys of the others depend on their `kind`."""
 WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null", Any: "anything"}
 REQUIRED = "required"
 MOST_KINDS = 12
-"""More are not listed where one of them is asked for."""
+"""The most kinds to list as the type of a key."""
 GLOSSARY = {
     "activation": "The nonlinearity.",
-    "attention": "How the decoder looks at the source; null for a decoder that only has its last state.",
-    "betas": "How much of the running means of gradients and of their squares stays at each step.",
-    "bias": "Whether logits have a bias for each token.",
-    "both_ways": "Whether it reads from both ends.",
+    "attention": "How the decoder attends to the source; null for a decoder that only receives its last state.",
+    "betas": "Decay rates of the running means of the gradients and of their squares.",
+    "bias": "Whether to add a bias per token to the logits.",
+    "both_ways": "Whether to read in both directions.",
     "cell": "The cell of the recurrent layers.",
-    "depth": "Layers.",
-    "dropout": "The probability with which a number is set to zero in training.",
-    "dropout_mask": "Whether each position draws its own mask, or one mask serves a whole sequence.",
+    "depth": "Number of layers.",
+    "dropout": "Dropout probability during training.",
+    "dropout_mask": "Whether each position draws its own dropout mask, or a whole sequence shares one.",
     "epsilon": "Added to the denominator, for numerical stability.",
     "from": "A run folder.",
-    "heads": "Attention heads.",
-    "lowercase": "Whether letters become lower-case.",
-    "momentum": "How much of the step before is kept.",
-    "norm": "Layer norm, or RMS norm.",
-    "output": "The output layer: from states to a distribution over tokens.",
-    "position": "How the model knows where a token stands.",
-    "smoothing": "How much of the running mean of squared gradients stays at each step.",
-    "vocab_size": "The most tokens in the vocabulary.",
-    "width": "The size of a state vector.",
+    "heads": "Number of attention heads.",
+    "lowercase": "Whether to lower-case the text.",
+    "momentum": "The fraction of the previous step that is kept.",
+    "norm": "The kind of norm: layer norm or RMS norm.",
+    "output": "The output layer, which maps states to a distribution over tokens.",
+    "position": "How the model encodes token positions.",
+    "smoothing": "Decay rate of the running mean of squared gradients.",
+    "vocab_size": "Maximum size of the vocabulary.",
+    "width": "Width of the state vectors.",
 }
-"""What keys mean wherever their class does not say it better: one word for one idea."""
+"""Default meanings of keys whose class does not document them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RecipeKey:
 
 
 def keys_of(settings: type[Settings], prefix: str = "") -> list[RecipeKey]:
-    """The keys of a section, and of the sections inside it that are the same whatever `kind` is chosen."""
+    """Return the keys of a section, including nested sections that do not depend on a `kind`."""
     found = []
     for name, field in settings.model_fields.items():
         if name == "kind":
@@ -78,12 +78,12 @@ def keys_of(settings: type[Settings], prefix: str = "") -> list[RecipeKey]:
 
 
 def keys_in(recipe: Recipe) -> list[tuple[RecipeKey, Any]]:
-    """All keys that can be set in a recipe as it stands, each with the value that it has there."""
+    """Return all keys that can be set in a recipe, each with its current value."""
     return [(key, value) for key, value in _chosen(recipe, "") if key.name not in ("name", "about", "environment")]
 
 
 def _chosen(settings: Settings, prefix: str) -> Iterator[tuple[RecipeKey, Any]]:
-    """The keys of settings and of all that they hold."""
+    """Yield the keys of settings, nested ones included."""
     for name, field in type(settings).model_fields.items():
         value, path = getattr(settings, name), f"{prefix}{name}"
         if name == "kind":
@@ -153,7 +153,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _section(annotation: Any) -> type[Settings] | None:
-    """The settings class that a field has, or may have."""
+    """Return the settings class that a field holds or may hold, if any."""
     for one in (annotation, *get_args(annotation)):
         if isinstance(one, type) and issubclass(one, Settings) and one is not PartSettings:
             return one
@@ -162,9 +162,9 @@ def _section(annotation: Any) -> type[Settings] | None:
 
 @cache
 def _meanings(settings: type[Settings]) -> dict[str, str]:
-    """What the source says of each field: the text that stands below it.
+    """Return the docstring below each field in the source.
 
-    By hand, because pydantic's `use_attribute_docstrings` reads the sources of all settings whenever they are imported.
+    Read here rather than by pydantic's `use_attribute_docstrings`, which parses the sources of all settings on import.
     """
     found: dict[str, str] = {}
     for cls in reversed(settings.__mro__):
@@ -172,7 +172,7 @@ def _meanings(settings: type[Settings]) -> dict[str, str]:
             continue
         try:
             body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-        except (OSError, TypeError, SyntaxError):  # made without a source
+        except (OSError, TypeError, SyntaxError):  # created without source code
             continue
         assert isinstance(body, ast.ClassDef)
         for field, text in zip(body.body, body.body[1:], strict=False):
@@ -188,27 +188,27 @@ def _meanings(settings: type[Settings]) -> dict[str, str]:
 ABOUT = {
     "task": "What the model is for.",
     "tokenizer": "How text becomes tokens.",
-    "model": "The body that is trained.",
-    "decoder": "What writes the target, in `model.kind=translator`: the keys of `model.decoder`.",
-    "cell": "Of recurrent models: the keys of `model.cell`.",
-    "attention": "Of recurrent translators: the keys of `model.attention`.",
-    "position": "Of Transformers: the keys of `model.position`.",
-    "characters": "Of taggers: the keys of `model.characters`.",
+    "model": "The body to train.",
+    "decoder": "Generates the target in `model.kind=translator`: the keys of `model.decoder`.",
+    "cell": "The cell of recurrent models: the keys of `model.cell`.",
+    "attention": "The attention of recurrent translators: the keys of `model.attention`.",
+    "position": "The positions of Transformers: the keys of `model.position`.",
+    "characters": "The character encoder of taggers: the keys of `model.characters`.",
     "output": "From states to tokens: the keys of `model.output`.",
-    "objective": "What is minimised.",
+    "objective": "What to minimise.",
     "optimizer": "The keys of `training.optimizer`.",
     "schedule": "How the learning rate changes: the keys of `training.schedule`.",
 }
 
 
 def page() -> str:
-    """All keys, as Markdown."""
+    """Return all keys as a Markdown page."""
     lines = [
         "# Recipe keys",
         "",
-        "Every key that a recipe can have. `seqlab recipes NAME --keys` lists those of one recipe with their values.",
+        "Every key that a recipe can have. `seqlab recipes NAME --keys` lists one recipe's keys with their values.",
         "Any of them can be set on the command line: `seqlab train lm/gpt model.width=256`. A section with a `kind`",
-        "has the keys of that kind. This page is written by `python -m seqlab.recipe_keys`.",
+        "has the keys of that kind. This page is generated by `python -m seqlab.recipe_keys`.",
     ]
     for section in SECTIONS:
         cls = _settings_of(section)
@@ -232,7 +232,7 @@ def _table(keys: list[RecipeKey]) -> list[str]:
 
 
 def section_keys(section: str) -> list[RecipeKey]:
-    """The keys of one of the sections that every recipe has, without importing a model."""
+    """Return the keys of one of the shared sections, without importing a model."""
     return keys_of(_settings_of(section), f"{section}.")
 
 

@@ -1,4 +1,4 @@
-"""A recipe as plain data, before it is checked: it knows which line or which override each key came from."""
+"""A recipe as plain data, before checking: it records the line or override that each key came from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqlab.errors import RecipeError, nearest
 
 
 class RecipeTree:
-    """Sections and keys, and where they came from: `places` has a text for each path such as `training.steps`."""
+    """Sections and keys with their origins: `places` maps each path, such as `training.steps`, to a description."""
 
     def __init__(self, data: Mapping[str, Any], file: str = "recipe", places: Mapping[str, str] | None = None) -> None:
         self.data: dict[str, Any] = _copy(data)
@@ -24,7 +24,7 @@ class RecipeTree:
 
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], what: str = "recipe") -> Self:
-        """A shipped recipe (or study) by name, a YAML file, or that of a run folder."""
+        """Load a shipped recipe (or study) by name, a YAML file, or the one in a run folder."""
         name, names = os.fspath(recipe), shipped(what)
         if name in names:
             return cls.parse(shipped_text(name, what), name, what)
@@ -33,10 +33,10 @@ class RecipeTree:
             if (path / f"{what}.yaml").is_file():
                 path = path / f"{what}.yaml"
             if not path.is_file():
-                raise RecipeError(f"no {what} '{name}'", hint=f"give a YAML file or a name: {nearest(name, names)}")
+                raise RecipeError(f"no {what} '{name}'", hint=f"give a YAML file or a name; {nearest(name, names)}")
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            hint = f"a {what} is a YAML file"
+            hint = f"give a {what} in YAML"
             raise RecipeError(f"not UTF-8 text (byte {error.start})", where=str(path), hint=hint) from None
         except OSError as error:
             raise RecipeError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
@@ -44,21 +44,21 @@ class RecipeTree:
 
     @classmethod
     def parse(cls, text: str, file: str, what: str = "recipe") -> Self:
-        """YAML, or an error that names the line."""
+        """Parse YAML, or raise an error that names the line."""
         try:
             data = yaml.load(text, Loader=_Loader)
             node = yaml.compose(text, Loader=_Loader)
         except yaml.YAMLError as error:
             raise _broken(error, text, file) from None
         except (ValueError, RecursionError) as error:  # a date with 13 months, 5,000 brackets
-            raise RecipeError(f"broken YAML ({error})", where=file, hint="put texts in quotes") from None
+            raise RecipeError(f"broken YAML ({error})", where=file, hint="put text in quotes") from None
         if not isinstance(data, dict) or node is None:
             hint = "see `seqlab recipes lm/gpt`" if what == "recipe" else "see docs/studies.md"
             raise RecipeError(f"a {what} is a mapping of sections", where=file, hint=hint)
         return cls(data, file, {path: f"{file}, line {line}" for path, line in _lines(node, file).items()})
 
     def override(self, text: str) -> None:
-        """`key.sub=value`, the value in YAML; what is no YAML is a text."""
+        """Apply `key.sub=value`. The value is YAML, or a plain string if it does not parse."""
         key, equals, written = text.partition("=")
         if not equals or not all(key.split(".")):
             raise RecipeError(f"'{text}' is not an override", hint="write key.sub=value, such as training.steps=500")
@@ -69,7 +69,7 @@ class RecipeTree:
         self.set(key, value, place=f"command line, {text[:80]}")
 
     def set(self, key: str, value: Any, place: str | None = None) -> None:
-        """Put a value at a path; a section that changes its kind keeps the keys that the new kind has too."""
+        """Set the value at a path; a section that changes its kind keeps the keys it shares with the new kind."""
         *sections, last = key.split(".")
         node = self.data
         for section in sections:
@@ -86,13 +86,13 @@ class RecipeTree:
             for name in [name for name in node if name not in kept]:
                 del node[name]
         node[last] = value
-        if sections == ["training"] and last in ("steps", "budget"):  # the one that was set last decides
+        if sections == ["training"] and last in ("steps", "budget"):  # the last one set wins
             node.pop("budget" if last == "steps" else "steps", None)
         if place is not None:
             self._remember(key, place)
 
     def place(self, path: str) -> str:
-        """Where a key came from, or the section around it, or the file."""
+        """Return where a key came from; failing that, its section or the file."""
         while path:
             if path in self.places:
                 return self.places[path]
@@ -100,13 +100,13 @@ class RecipeTree:
         return self.file
 
     def last_place(self, path: str) -> str:
-        """Where the last override inside a section came from, or the section."""
+        """Return where the last override inside a section came from, or the section itself."""
         inside = [place for key, place in self.places.items() if key.startswith(f"{path}.")]
         overrides = [place for place in inside if not place.startswith(self.file)]
         return overrides[-1] if overrides else self.place(path)
 
     def _remember(self, key: str, place: str) -> None:
-        """An override replaces what was at and below its key, and makes the sections above it that were not there."""
+        """Record an override: forget the places at and below its key, and add sections it created."""
         self.places = {path: old for path, old in self.places.items() if path != key and not path.startswith(f"{key}.")}
         sections = key.split(".")
         for depth in range(1, len(sections)):
@@ -115,20 +115,20 @@ class RecipeTree:
 
 
 def settings_of(family: str, kind: str, where: str | None) -> Any:
-    """The `Settings` of a registered class."""
+    """Return the `Settings` of a registered class."""
     cls = registry.find(family, kind, where)
     if not hasattr(cls, "Settings"):
-        hint = "give it one: class Settings(PartSettings)"
+        hint = "add one: class Settings(PartSettings)"
         raise RecipeError(f"the {family} '{kind}' has no Settings class", where=where, hint=hint)
     return cls.Settings
 
 
 SHELVES = {"recipe": "recipes", "study": "studies"}
-"""The folders of what comes with the package."""
+"""Package folders of shipped recipes and studies."""
 
 
 def shipped(what: str = "recipe") -> list[str]:
-    """The names of the recipes (or studies) that come with the package."""
+    """Return the names of the recipes (or studies) shipped with the package."""
 
     def names(folder: Traversable, prefix: str) -> Iterator[str]:
         for one in folder.iterdir():
@@ -145,17 +145,17 @@ def shipped_text(name: str, what: str = "recipe") -> str:
 
 
 def described(what: str = "recipe") -> dict[str, str]:
-    """What each of them is about."""
+    """Return the `about` line of each shipped recipe (or study), by name."""
     return {name: yaml.safe_load(shipped_text(name, what))["about"] for name in shipped(what)}
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    """Plain data as `Tree.parse` reads it back, the order of keys kept."""
+    """Return plain data as YAML that `RecipeTree.parse` reads back, with keys in order."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts with line ends other than \\n are quoted and escaped: unquoted, they would be read back as blanks."""
+    """Quotes and escapes strings with line ends other than \\n; unquoted, those would be read back as spaces."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         style = '"' if any(character in "\x85\u2028\u2029\ufeff" for character in data) else None
@@ -169,12 +169,12 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: no tags that make objects, and no aliases, which can grow without end or hold themselves."""
+    """Loads plain data only: no tags that create objects, and no aliases, which can recurse or grow without limit."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "an alias (*name): write out what it stands for", mark)
+            raise yaml.composer.ComposerError(None, None, "an alias (*name): write out its content instead", mark)
         return super().compose_node(parent, index)
 
 
@@ -188,7 +188,7 @@ def _broken(error: yaml.YAMLError, text: str, file: str) -> RecipeError:
 
 
 def _lines(root: yaml.Node, file: str) -> dict[str, int]:
-    """The line of every key; a key that stands twice is an error."""
+    """Return the line of every key; a duplicate key is an error."""
     lines: dict[str, int] = {}
 
     def walk(node: yaml.Node, prefix: str) -> None:
@@ -197,7 +197,7 @@ def _lines(root: yaml.Node, file: str) -> dict[str, int]:
         for key, value in node.value:
             path, line = f"{prefix}{key.value}", key.start_mark.line + 1
             if path in lines:
-                raise RecipeError(f"'{path}' stands twice", where=f"{file}, line {line}", hint="keep one of them")
+                raise RecipeError(f"'{path}' appears twice", where=f"{file}, line {line}", hint="keep one of them")
             lines[path] = line
             walk(value, f"{path}.")
 

@@ -1,7 +1,7 @@
-"""What every name in a recipe stands for. Names are known without importing what they name.
+"""The registry of names in recipes. Names are known without importing the classes they refer to.
 
-A new model, cell, task, ... is a class in a file of its own and one line here; from outside the package,
-`register` does the same. Each class owns a `Settings` class: its part of a recipe.
+To add a model, cell, task, ... write a class in a file of its own and add one line here; outside the package, call
+`register`. Each class has a `Settings` class: its part of a recipe.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ _given: dict[tuple[str, str], type] = {}
 
 
 def register(family: str, name: str, cls: type) -> None:
-    """Give a class of your own a name that recipes can use."""
+    """Register a custom class under a name that recipes can use."""
     if name in FAMILIES[family] or (family, name) in _given:
-        raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another")
+        raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another name")
     _given[family, name] = cls
 
 
@@ -185,7 +185,7 @@ def names(family: str) -> list[str]:
 
 
 def find(family: str, name: str, where: str | None = None) -> Any:
-    """The class that a name stands for, imported now."""
+    """Import and return the class that a name refers to."""
     if (family, name) in _given:
         return _given[family, name]
     if name not in FAMILIES[family]:

@@ -1,6 +1,6 @@
-"""Names that earlier versions used, and what they are called now: in recipes, and for weights in checkpoints.
+"""Maps names from earlier versions, in recipes and checkpoints, to current ones.
 
-Runs and recipes of earlier versions are read through these tables; nothing else knows an old name.
+Older runs and recipes are read through these tables; no other module knows an old name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def recipe(data: Any) -> Any:
-    """A recipe, or a part of one, as plain data under today's names."""
+    """Return a recipe, or part of one, as plain data with current names."""
     if isinstance(data, list):
         return [recipe(one) for one in data]
     if not isinstance(data, Mapping):
@@ -26,7 +26,7 @@ def recipe(data: Any) -> Any:
 
 
 def _norm(section: dict[str, Any]) -> None:
-    """`norm: before` and `norm: after` said where norms stand; now `norm` says what they are, `norm_first` where."""
+    """`norm: before` and `norm: after` gave the position of norms, which is now `norm_first`; `norm` is their kind."""
     if section.get("norm") in ("before", "after"):
         section["norm_first"] = section.pop("norm") == "before"
 
@@ -38,7 +38,7 @@ HIDDEN = {
 
 
 def _widths_of_layers(section: dict[str, Any]) -> None:
-    """`hidden` was the width of a hidden layer, or the widths of several."""
+    """`hidden` was the width of the hidden layer, or the widths of several."""
     name = HIDDEN.get(str(section.get("kind")))
     if name is not None and "hidden" in section:
         section[name] = section.pop("hidden")
@@ -50,7 +50,7 @@ def _kernel_size(section: dict[str, Any]) -> None:
 
 
 def _names_of_weights(section: dict[str, Any]) -> None:
-    """Patterns of `init`, which name weights and maps."""
+    """Patterns in `init` that name weights and maps."""
     for key in ("load", "freeze", "maps"):
         if key in section:
             section[key] = _each_text(section[key], weight)
@@ -67,17 +67,17 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 KEYS: list[Callable[[dict[str, Any]], None]] = [_norm, _widths_of_layers, _kernel_size, _names_of_weights]
-"""What is done to each section of a recipe."""
+"""Changes applied to each section of a recipe."""
 
 PARTS = [
     (r"((?:blocks|layers)\.[\d*]+\.(?:norm_)?)look\b", r"\1cross_attend"),
     (r"(attention\.)tired\b", r"\1coverage"),
 ]
-"""Parts of models that had other names."""
+"""Renamed parts of models."""
 
 
 def weight(name: str) -> str:
-    """Today's name of a weight, in a checkpoint or in an optimizer's state."""
+    """Return the current name of a weight in a checkpoint or an optimizer state."""
     for pattern, new in PARTS:
         name = re.sub(pattern, new, name)
     return name
@@ -87,7 +87,7 @@ FUSED: list[tuple[str, tuple[str, ...]]] = [
     (r"query_key_value\.(weight|bias)$", ("query", "key", "value")),
     (r"key_value\.(weight|bias)$", ("key", "value")),
 ]
-"""Maps that were saved as one, rows one after the other, and what they are called apart."""
+"""Maps that were saved as one, their rows concatenated, and the names of the separate maps."""
 
 TRANSLATORS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
     (  # the Transformer
@@ -114,18 +114,17 @@ TRANSLATORS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         },
     ),
 ]
-"""What shows that a checkpoint has the names that a translator had before it was an encoder and a decoder; and what the
-parts of its weights' names became."""
+"""Patterns that identify checkpoints from before translators were split in two, and the new names of their weights."""
 BOTH = {
     r"source_embedding\.": ("encoder.embedding.",),
     r"conditions\.": ("encoder.conditions.",),
-    r"embedding\.": ("decoder.embedding.", "encoder.embedding."),  # unless the encoder has one of its own
+    r"embedding\.": ("decoder.embedding.", "encoder.embedding."),  # unless the encoder has its own
     r"(norm|output)\.": (r"decoder.\1.",),
 }
 
 
 def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a checkpoint under today's names."""
+    """Return the weights of a checkpoint under current names."""
     found = dict(tensors)
     for marker, names in TRANSLATORS:
         for prefix in {
@@ -136,8 +135,8 @@ def weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def counted(names: Sequence[str]) -> list[str]:
-    """The names of an optimizer's weights in the order in which earlier versions counted them: of two embeddings of a
-    translator, that of the target came first."""
+    """Return an optimizer's weights in the order of earlier versions: of a translator's two embeddings, the target's
+    first."""
     order = list(names)
     for name in names:
         source = name.replace("decoder.embedding.", "encoder.embedding.")
@@ -148,7 +147,7 @@ def counted(names: Sequence[str]) -> list[str]:
 
 
 def _moved(tensors: Mapping[str, Tensor], prefix: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Tensor]:
-    """Of the model whose names begin with a prefix; what has no other name keeps it."""
+    """Rename the weights of the model with a given prefix; names without a new name stay unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         own = name.removeprefix(prefix)

@@ -103,7 +103,7 @@ OUT = ["--out", "out"]
 CASES: dict[str, tuple[list[str], list[str]]] = {
     # what the data may be
     "missing file": ([*SMALL, "data.train=missing.txt", *OUT], ["no file or folder 'missing.txt'"]),
-    "missing folder": ([*SMALL, "data.train=missing/a.txt", *OUT], ["no folder 'missing'"]),
+    "missing folder": ([*SMALL, "data.train=missing/a.txt", *OUT], ["the folder 'missing' does not exist"]),
     "empty name": ([*SMALL, "data.train=", *OUT], ["an empty name", "built-in"]),
     "empty list": ([*SMALL, "data.train=[]", *OUT], ["data.train is an empty list"]),
     "name too long": ([*SMALL, "data.train=" + "a" * 400, *OUT], ["too long"]),
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "uneven files": ([*LABELS, "data.train={bad}/uneven", *OUT], ["uneven.de: 100 lines", "uneven.en has 98"]),
     "a missing file of two": ([*LABELS, "data.train={bad}/uneven", "data.columns.label=fr", *OUT], ["uneven.fr"]),
     "a number too large": ([*SMALL, "data.train={bad}/table.tsv", "data.columns.text=2", *OUT], ["line 1", "'2'"]),
-    "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' cannot give text", "source, target"]),
+    "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' does not provide text", "source, target"]),
     "broken row": ([*SMALL, "data.train={bad}/broken.jsonl", *OUT], ["broken.jsonl, line 2", "broken JSON"]),
     "no text in a row": ([*SMALL, "data.train={bad}/numbers.jsonl", *OUT], ["numbers.jsonl, line 2", "no text"]),
     # what a recipe may be

@@ -126,7 +126,10 @@ def test_what_is_wrong_is_one_line(seqlab, cache, monkeypatch):
 def test_device(command, seqlab, runs):
     extra = {"evaluate": [], "generate": ["--tokens", 3], "score": []}[command]
     assert seqlab(command, runs["lstm"], *extra, "--device", "cpu", stdin="the cat\n").code == 0
-    for device, part in [("cuda:77", "there is no 'cuda:77' device"), ("gpu", "should be auto, cpu, mps, cuda")]:
+    for device, part in [
+        ("cuda:77", "this machine has no 'cuda:77' device"),
+        ("gpu", "should be auto, cpu, mps, cuda"),
+    ]:
         said = seqlab(command, runs["lstm"], *extra, "--device", device, stdin="the cat\n")
         assert (said.code, said.out, len(said.errors)) == (2, "", 1)
         assert part in said.errors[0]

@@ -56,11 +56,11 @@ def test_an_inserted_row(tmp_path: Path, cli, by):
     after = json.loads((said := cli("evaluate", str(tmp_path / "run"), "--json")).out)
     if by is None:
         assert abs(after["accuracy"] - before["accuracy"]) < 0.05  # the new row may be held out
-        assert "nothing that was trained on is among them" in said.err
+        assert "none of them was trained on" in said.err
         assert "of 251 records are held out now" in said.err
     else:
         assert after["accuracy"] > before["accuracy"] + 0.1
-        assert "the data have changed since the training, and this run holds out records by their number" in said.err
+        assert "the data have changed since training, and this run holds out records by number" in said.err
         assert "some that it was trained on may now be held out" in said.err
     assert after["signature"]["changed"] in said.err
 
@@ -157,7 +157,7 @@ def test_held_out_data_that_are_in_the_training_data(tmp_path: Path, lines, cli)
     said = cli("evaluate", out, "--json")
     assert said.err.strip().removeprefix("note: ") == json.loads(said.out)["signature"]["overlap"] == caution
     valid.write_text("something else altogether\n" * 9)
-    assert cli("evaluate", out).err.startswith("note: the held-out data have changed since the training")
+    assert cli("evaluate", out).err.startswith("note: the held-out data have changed since training")
 
 
 def test_evaluating_on_the_training_data(tmp_path: Path, lines, cli):

@@ -97,4 +97,4 @@ def test_classes_of_ones_own_are_tested_too(seqlab, tmp_path, monkeypatch):
 def test_a_device_that_does_not_exist_is_one_line(device, seqlab):
     said = seqlab("doctor", "--device", device)
     assert (said.code, said.out, len(said.errors)) == (2, "", 1)
-    assert f"there is no '{device}' device on this machine" in said.errors[0]
+    assert f"this machine has no '{device}' device" in said.errors[0]

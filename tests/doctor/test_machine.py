@@ -114,7 +114,7 @@ def test_only_devices_that_exist_are_chosen(two_cards):
     assert str(choose_device("auto")) == "cuda"
     assert str(choose_device("cuda:1")) == "cuda:1"
     for name in ("cuda:2", "xpu", "gpu", "", "cpu:1", "cuda:x"):
-        with pytest.raises(RecipeError, match=f"there is no '{name}' device"):
+        with pytest.raises(RecipeError, match=f"this machine has no '{name}' device"):
             choose_device(name)
 
 

@@ -249,7 +249,7 @@ def test_a_language_model_with_adapters_writes_with_merged_maps(gpts):
 
 
 def test_adapters_on_nothing(data, first, tmp_path):
-    with pytest.raises(RecipeError, match=r"'\*.querry' is no linear map of the body"):
+    with pytest.raises(RecipeError, match=r"the body has no linear map '\*.querry'"):
         seqlab.train(adapted(data, first, ["*.querry"]), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -276,7 +276,7 @@ def test_a_column_that_is_not_there(data, tmp_path):
 def test_plain_text_has_no_labels(data, tmp_path):
     path = tmp_path / "plain.txt"
     path.write_text("plum\n", encoding="utf-8")
-    with pytest.raises(DataError, match="cannot give text and label"):
+    with pytest.raises(DataError, match="does not provide text and label"):
         prepared(data, data={"valid": str(path)})
 
 

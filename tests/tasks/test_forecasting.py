@@ -360,7 +360,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(table, tmp_path):
         ({"task.horizon": 90}, "80 steps are too few to forecast 90"),
         ({"task.mode": "answer", "task.horizon": 2}, "an answer has no horizon"),
         ({"task.answer": "a"}, "needs mode: answer"),
-        ({"data.scramble": 0.5}, "no letters"),
+        ({"data.scramble": 0.5}, "series are numbers"),
         ({"data.train": "adding", "task.mode": "answer", "model.kind": "series-linear"}, "answers have none"),
         ({"data.train": "waves", "task.mode": "answer"}, "no answer is known"),
         ({"task.kind": "language-modelling"}, "'tokenizer' is missing"),

@@ -215,7 +215,7 @@ def test_tags_in_rows(tmp_path):
         ("a.jsonl", '{"text": "a b", "tags": "X"}\n', "a.jsonl, line 1: 2 words but 1 tags"),
         ("a.tsv", "text\ttags\na\tX\na b c\tX Y\n", "a.tsv, line 3: 3 words but 2 tags"),
         ("a.jsonl", '{"text": " ", "tags": ""}\n', "a.jsonl, line 1: a sentence without words"),
-        ("a.txt", "a b\n", "plain text cannot give text and tags"),
+        ("a.txt", "a b\n", "plain text does not provide text and tags"),
     ],
 )
 def test_faults_name_their_place(data, tmp_path, name, text, message):

@@ -1,6 +1,6 @@
-"""Long work tells how far it is, and whoever wants to see it sets a display around it: the commands do.
+"""Progress of long work, shown by whatever display the caller sets, as the commands do.
 
-A context variable, so that neither tasks nor tokenizers have to hand a display down to where the work is done.
+A context variable, so that tasks and tokenizers need not pass a display down to where the work is done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Display(Protocol):
     """Shows one piece of work at a time."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """`total` is in bytes of text, where it is known."""
+        """`total` is in bytes of text, if known."""
 
     def advance(self, done: int) -> None: ...
 
@@ -27,7 +27,7 @@ _display: ContextVar[Display | None] = ContextVar("display", default=None)
 
 @contextmanager
 def shown_by(display: Display) -> Iterator[None]:
-    """Work inside is shown."""
+    """Show the work done inside on a display."""
     before = _display.set(display)
     try:
         yield
@@ -37,7 +37,7 @@ def shown_by(display: Display) -> Iterator[None]:
 
 @contextmanager
 def work(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """To be called with the bytes of text done so far."""
+    """Yield a function to call with the bytes of text done so far."""
     display = _display.get()
     if display is None:
         yield lambda done: None
@@ -50,7 +50,7 @@ def work(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]
 
 
 def bytes_of(text: str) -> int:
-    """Of a text in UTF-8."""
+    """Return the length of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

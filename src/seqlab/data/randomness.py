@@ -1,4 +1,4 @@
-"""Random numbers as pure functions of a key: the same on every machine, rank and library version."""
+"""Random numbers as pure functions of a key: identical on every machine, rank and library version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(*numbers: int) -> int:
-    """A well-mixed 64-bit number from some integers (splitmix64, Steele et al. 2014)."""
+    """Return a well-mixed 64-bit number computed from some integers (splitmix64, Steele et al. 2014)."""
     value = 0
     for number in numbers:
         value = (value + number + _GOLDEN) & _MASK
@@ -29,9 +29,9 @@ def _mix_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def permute(places: NDArray[np.int64], count: int, key: int) -> NDArray[np.int64]:
-    """Where a shuffle of range(count) puts each place: a bijection, computed without a table.
+    """Return where a shuffle of range(count) puts each place: a bijection, computed without a table.
 
-    A Feistel network on just enough bits; places that leave the range walk on until they are back in it.
+    A Feistel network on the fewest bits that suffice; places outside the range are mapped again until they fall inside.
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     low = np.uint64((1 << half) - 1)
@@ -50,15 +50,15 @@ def permute(places: NDArray[np.int64], count: int, key: int) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class Key:
-    """What all randomness about an example is keyed by: (seed, epoch, example)."""
+    """The key of all randomness about an example: (seed, epoch, example)."""
 
     seed: int
     epoch: int
 
     def below(self, limit: int, *purpose: int) -> int:
-        """An integer in [0, limit) for this epoch."""
+        """Return an integer in [0, limit) for this epoch."""
         return mix(self.seed, self.epoch, *purpose) % limit
 
     def generator(self, example: int) -> np.random.Generator:
-        """Noise for one example: masking, dropping, sampling of segmentations."""
+        """Return the random generator of one example, for masking, dropping or sampling segmentations."""
         return np.random.Generator(np.random.Philox(mix(self.seed, self.epoch, example)))

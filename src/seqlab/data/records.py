@@ -1,4 +1,4 @@
-"""What a reader gives: one example at a time, with the place it came from; and what built-in sets are made of."""
+"""Records, which readers yield one by one with their origins, and documents, which make up built-in sets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seqlab.errors import DataError
 class Record:
     """One example: its fields by role (`text`; `source` and `target`; `text` and `label`; ...).
 
-    A long plain text comes in several pieces, cut at ends of lines; `ends` is True for the last piece. A sequence
-    of symbols that are no text is a text too: the symbols with blanks between them.
+    A long plain text comes in several pieces, cut at line ends; `ends` is True for the last piece. A sequence of
+    non-text symbols is also stored as text: the symbols separated by blanks.
     """
 
     fields: Mapping[str, str]
@@ -22,7 +22,7 @@ class Record:
     line: int
     ends: bool = True
     counted: str = "line"
-    """What `line` counts, from 1: lines of a text, rows of a table."""
+    """What `line` counts, from 1: lines of text or rows of a table."""
 
     @property
     def place(self) -> str:
@@ -30,7 +30,7 @@ class Record:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Errors inside, where they name no place, name this one."""
+        """Make errors raised inside name this record's place, unless they already name one."""
         try:
             yield
         except DataError as error:
@@ -40,10 +40,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Document:
-    """One of a built-in set."""
+    """One document of a built-in set."""
 
     name: str
     fields: Mapping[str, str]
-    """By the role that each plays unless `data.columns` says otherwise; the same ones in all documents of a set."""
+    """By role, unless `data.columns` says otherwise; the same roles in all documents of a set."""
     key: str | None = None
-    """What decides whether it is held out; its name, unless others are to go with it."""
+    """The key that decides whether it is held out, shared by documents that belong together; its name by default."""

@@ -59,7 +59,7 @@ def test_topics_come_with_labels_and_no_text_twice():
     assert [one.fields for one in read(DataSettings(train="python-topics"), "valid")] == [
         {"text": one.fields["text"]} for one in parts[1]
     ]
-    with pytest.raises(DataError, match="cannot give text and label"):
+    with pytest.raises(DataError, match="does not provide text and label"):
         list(read(DataSettings(train="python-docs"), "valid", ("text", "label")))
 
 

@@ -101,10 +101,14 @@ def test_fields_of_built_in_sets_are_chosen_by_columns():
 @pytest.mark.parametrize(
     ("columns", "roles", "message"),
     [
-        ({}, ("text",), r"'reverse:5:1000' cannot give text; it has source, target: choose with data\.columns\.text"),
-        ({}, ("source", "language"), r"cannot give source and language; .*data\.columns\.language"),
-        ({"source": "de"}, ("source", "target"), r"cannot give source and target; .*data\.columns\.source"),
-        ({"text": "de"}, ("text",), r"cannot give text; .*data\.columns\.text"),
+        (
+            {},
+            ("text",),
+            r"'reverse:5:1000' does not provide text; it has source, target: choose one with data\.columns\.text",
+        ),
+        ({}, ("source", "language"), r"does not provide source and language; .*data\.columns\.language"),
+        ({"source": "de"}, ("source", "target"), r"does not provide source and target; .*data\.columns\.source"),
+        ({"text": "de"}, ("text",), r"does not provide text; .*data\.columns\.text"),
     ],
 )
 def test_fields_that_a_set_does_not_have(columns, roles, message):

@@ -59,5 +59,5 @@ def test_bad_sizes_are_refused(name):
 
 
 def test_series_are_no_text():
-    with pytest.raises(DataError, match="series of numbers"):
+    with pytest.raises(DataError, match="numeric series"):
         list(read(DataSettings(train="waves"), "train"))

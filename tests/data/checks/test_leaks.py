@@ -59,7 +59,7 @@ def test_short_lines_that_are_the_same_by_chance_are_no_caution(tmp_path):
         one = found(tmp_path / "a.txt", tmp_path / "b.txt", documents=documents)
         assert one.common == 20
         assert str(one).startswith("20 of 320 held-out")
-        assert str(one).endswith("(so few may be by chance)")
+        assert str(one).endswith("(so few may be due to chance)")
 
 
 def test_lines_of_a_text_and_rows(tmp_path):

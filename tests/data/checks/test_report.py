@@ -89,7 +89,7 @@ def test_the_rest_is_counted(write):
 def test_duplicates_name_the_first(write):
     path = write("a.txt", GOOD + "This is the good line number 7\n")
     (finding,) = examine([path])
-    assert finding.places[0].what.startswith(f"as {path}, line 8: 'This is")
+    assert finding.places[0].what.startswith(f"same as {path}, line 8: 'This is")
     other = write("b.txt", "new\n" + GOOD)
     (duplicates,) = examine([path, other], keep=2)
     assert [(place.file, place.line) for place in duplicates.places] == [(path, 51), (other, 2)]
@@ -209,7 +209,7 @@ def test_a_word_with_other_columns_is_a_broken_row(write):
     path = write("a.conll", sentence(1) + "one two\n" + sentence(2))
     [finding] = examine([path])
     assert (finding.kind, finding.places[0].line) == ("broken row", 8)
-    assert finding.places[0].what == "2 columns where line 1 has 3"
+    assert finding.places[0].what == "2 columns, but line 1 has 3"
 
 
 def test_a_large_conll_file_prints_a_page(write):
@@ -272,7 +272,7 @@ def test_holes_in_arrays_of_floats(tmp_path, shape):
     [finding] = examine([str(tmp_path / "a.npy")])
     assert (finding.kind, finding.fault, finding.count, len(finding.places)) == ("missing number", True, 5, 3)
     place = ", ".join(str(int(one) + 1) for one in np.unravel_index(7, shape))
-    assert finding.places[0].what == f"no number at ({place})"
+    assert finding.places[0].what == f"NaN or infinite at ({place})"
 
 
 def test_columns_that_forecasts_leave_out(write):

@@ -79,14 +79,18 @@ def test_elsewhere_a_hash_is_a_word(tmp_path):
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("EU B-ORG\nrejects\n", {}, "line 2, column 1: 1 columns where line 1 has 2"),
-        ("a O\n\nb X O\n", {}, "line 3, column 3: 3 columns where line 1 has 2"),
+        ("EU B-ORG\nrejects\n", {}, "line 2, column 1: 1 columns, but line 1 has 2"),
+        ("a O\n\nb X O\n", {}, "line 3, column 3: 3 columns, but line 1 has 2"),
         ("EU O\n", {"columns": {"tags": 3}}, "line 1, column 3: no column 3 for 'tags': the line has 2"),
         ("EU O\n", {"columns": {"text": -3}}, "line 1, column -3: no column -3 for 'text'"),
         ("EU\tO\n\tO\n", {}, "line 2, column 0: 'text' is empty"),
         ("EU\tO\nis\t\n", {}, "line 2, column 1: 'tags' is empty"),
-        ("EU O\n", {"columns": {"tags": "ner"}}, "data.columns.tags is 'ner', but columns have no names here"),
-        ("\n\n", {}, "no records in it"),
+        (
+            "EU O\n",
+            {"columns": {"tags": "ner"}},
+            "data.columns.tags is 'ner', but columns have no names in this format",
+        ),
+        ("\n\n", {}, "no records"),
     ],
 )
 def test_faults_name_their_place(tmp_path, text, settings, message):
@@ -99,7 +103,7 @@ def test_faults_name_their_place(tmp_path, text, settings, message):
 
 def test_a_role_that_has_no_column(tmp_path):
     path = put(tmp_path, "a.conll", NEWS)
-    with pytest.raises(DataError, match=r"add data.columns.label"):
+    with pytest.raises(DataError, match=r"set data.columns.label to a number"):
         fields(path, ("text", "label"))
 
 

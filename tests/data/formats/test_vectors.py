@@ -40,12 +40,12 @@ def test_no_word_is_found(tmp_path):
     [
         ("the 1 2 3 4\n", 1, "vectors of 4 numbers, but the embeddings have 3"),
         ("9 50\nthe 1 2 3\n", 1, "vectors of 50 numbers, but the embeddings have 3"),
-        ("the 1 2 3\ncat 1 2\n", 2, "2 numbers where 3 are wanted"),
-        ("the 1 2 3\ncat 1 2 3 4\n", 2, "4 numbers where 3 are wanted"),
-        ("the 1 2 3\n\ncat 1 2 3\n", 2, "0 numbers where 3 are wanted"),
-        ("dog 1 2 3\ncat 1 x 3\n", 2, "'x' is no number"),
-        ("dog 1 2 3\ncat 1 nan 3\n", 2, "'nan' is no number"),
-        (b"the 1 2 3\nc\xff 1 2 3\n", 2, "no UTF-8"),
+        ("the 1 2 3\ncat 1 2\n", 2, "2 numbers instead of 3"),
+        ("the 1 2 3\ncat 1 2 3 4\n", 2, "4 numbers instead of 3"),
+        ("the 1 2 3\n\ncat 1 2 3\n", 2, "0 numbers instead of 3"),
+        ("dog 1 2 3\ncat 1 x 3\n", 2, "'x' is not a number"),
+        ("dog 1 2 3\ncat 1 nan 3\n", 2, "'nan' is not a number"),
+        (b"the 1 2 3\nc\xff 1 2 3\n", 2, "not UTF-8"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, text, line, what):

@@ -93,7 +93,7 @@ def test_parquet_lists(table, kind):
     path = table({"text": pa.array([[f"n{v}" for v in row] for row in values] if strings else values, kind)})
     expected = ["1 2", "3 4", "5 6"]
     assert whole(path, symbols=True) == [" ".join(f"n{v}" for v in r.split()) if strings else r for r in expected]
-    assert "reads lists" in fault(path)
+    assert "to read lists" in fault(path)
 
 
 PARQUET_FAULTS = [
@@ -117,7 +117,7 @@ def test_faults_inside_lists(table):
     assert "row group 1, row 2: column 'text': element 2 is null" in fault(
         table({"text": [["a"], ["b", None]]}), symbols=True
     )
-    assert "element 1 is an empty text" in fault(table({"text": [[""]]}), symbols=True)
+    assert "element 1 is empty" in fault(table({"text": [[""]]}), symbols=True)
 
 
 def test_no_parquet_file(tmp_path, table):
@@ -210,7 +210,7 @@ def test_whole_rows_are_held_out(save):
         (np.array([True]), "bool"),
         (np.array([None, 1], dtype=object), "objects"),
         (np.zeros((0, 3), int), "no records"),
-        (np.array(["a", ""]), "empty text"),
+        (np.array(["a", ""]), "is empty"),
     ],
 )
 def test_array_faults(tmp_path, array, said):
@@ -240,11 +240,11 @@ def test_lists_in_rows(tmp_path):
     assert whole(csv, symbols=True) == ["60 64", "a␣b 1", "a b", "home cart"]
     assert whole(csv)[0] == "[60, 64]"
     csv.write_text("text\n[1 2 3]\n")
-    assert "line 2: column 'text': begins as a list" in fault(csv, symbols=True)
+    assert "line 2: column 'text': looks like a list" in fault(csv, symbols=True)
     for wrong in ("[1.5]", "[true]", '[{"a": 1}]', "[[1]]", "[null]", '[""]'):
         jsonl.write_text(f'{{"text": {wrong}}}\n')
         assert "line 1: column 'text': element 1" in fault(jsonl, symbols=True)
-    assert "reads lists" in fault(jsonl)
+    assert "to read lists" in fault(jsonl)
 
 
 # ---------------------------------------------------------------------- FASTA

@@ -88,13 +88,13 @@ def test_the_fingerprint_is_of_both_files(write):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"train": "a"}, r"a\.de: 3 lines, but a\.en has 2; each line of one must belong to the same line"),
+        ({"train": "a"}, r"a\.de: 3 lines, but a\.en has 2; each line must correspond to the same line"),
         ({"train": "a", "columns": {"source": "de", "target": "fr"}}, r"no file 'a\.fr' beside 'a\.de'"),
         ({"train": "a", "columns": {"source": "de"}}, r"a\.\{de\}: which file is 'target'\?.*data\.columns\.target"),
-        ({"train": "a", "columns": {}}, r"no file or folder 'a'; there are a\.de, a\.en; two are read side by side"),
+        ({"train": "a", "columns": {}}, r"no file or folder 'a'; found a\.de, a\.en; to read two side by side"),
         ({"train": "b"}, "no file or folder 'b'"),
         ({"train": "b", "format": "aligned"}, "no aligned files 'b'"),
-        ({"train": "a.de"}, "plain text cannot give source and target.*what aligned files' names share"),
+        ({"train": "a.de"}, "plain text does not provide source and target.*the common stem of aligned files"),
         ({"train": "empty"}, r"empty\.\{de,en\}: empty file"),
     ],
 )
@@ -162,9 +162,9 @@ def test_two_columns_without_a_header_are_source_and_target(write):
             {},
             r"line 1: is 'de', 'en' a header\?; data\.columns={source: de, target: en} if it is, {sou",
         ),
-        ("a b\tc\td\ne f\tg\th\n", {}, "no column 'source'.*where the first line is no header, all are numbers from 0"),
+        ("a b\tc\td\ne f\tg\th\n", {}, "no column 'source'.*without a header, columns are numbered from 0"),
         ("a\tb\n", {"columns": {"source": 0, "target": 2}}, r"line 1: no column '2'.*\(valid: -1, -2, 0, 1\)"),
-        ("a\tb\nc\n", {"columns": {"source": 0, "target": 1}}, "line 2, column 1: 1 fields where the first row has 2"),
+        ("a\tb\nc\n", {"columns": {"source": 0, "target": 1}}, "line 2, column 1: 1 fields, but the first row has 2"),
         ("a\tb\nc\td\n", {"columns": {"source": 0}}, "no column '0'"),
     ],
 )

@@ -138,7 +138,7 @@ FAULTS = [
     ("a.jsonl", b'{"text": null}\n', ["line 1", "null"]),
     ("a.jsonl", b'{"text": "\\ud800"}\n', ["line 1", "UTF-16"]),
     ("a.csv", b"body,label\na,b\n", ["line 2", "no column 'text'", "body, label"]),
-    ("a.csv", b"text,label\na,b\na\n", ["line 3", "1 fields where the header has 2"]),
+    ("a.csv", b"text,label\na,b\na\n", ["line 3", "1 fields, but the header has 2"]),
     ("a.csv", b'text,label\na,"b"c\n', ["line 2, column 6"]),
     ("a.csv", b'text,label\na,b\n"a,b\nc,d\n', ["line 3", "never closed"]),
     ("a.csv", b"text,text\na,b\n", ["line 1", "twice"]),
@@ -159,7 +159,7 @@ def test_missing_files_have_hints(write, tmp_path, monkeypatch):
     write("shakespeare.txt", TEXT)
     with pytest.raises(DataError, match=r"did you mean 'shakespeare.txt'"):
         read(DataSettings(train=str(tmp_path / "shakespear.txt")), "train")
-    with pytest.raises(DataError, match="no folder"):
+    with pytest.raises(DataError, match=r"the folder .* does not exist"):
         read(DataSettings(train=str(tmp_path / "no" / "a.txt")), "train")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"did you mean 'python-docs'.*python-code"):
@@ -180,7 +180,7 @@ def test_a_missing_file_names_a_few_that_are_like_it_and_not_the_folder(write, t
     with pytest.raises(DataError) as error:
         read(DataSettings(train=str(tmp_path / "chapter-x.txt")), "train")
     assert str(error.value).count("chapter-") <= 1 + 3
-    with pytest.raises(DataError, match=r"nothing in .* has a name like it"):
+    with pytest.raises(DataError, match=r"nothing in .* has a similar name"):
         read(DataSettings(train=str(tmp_path / "zzz")), "train")
 
 

@@ -190,7 +190,7 @@ def test_limits(text, size, monkeypatch):
 @pytest.mark.parametrize("text", ["", "-1", "much", "5 XB", "nan"])
 def test_limits_that_are_none(text, monkeypatch):
     monkeypatch.setenv("SEQLAB_CACHE_LIMIT", text)
-    with pytest.raises(DataError, match=r"SEQLAB_CACHE_LIMIT: .* is no size"):
+    with pytest.raises(DataError, match=r"SEQLAB_CACHE_LIMIT: .* is not a size"):
         cache_limit()
 
 

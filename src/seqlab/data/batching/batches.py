@@ -1,4 +1,4 @@
-"""Batches, and the splits that make them. A split knows its examples; the trainer knows only this interface."""
+"""Batches, and the splits that produce them. The trainer knows only this interface."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seqlab.data.records import Record
 
 
 class Batch(dict[str, Tensor]):
-    """Named tensors: `tokens`, `targets`, `mask` (True = real), `source.tokens`, ...: what the objective reads.
+    """Named tensors that an objective reads: `tokens`, `targets`, `mask` (True = real), `source.tokens`, ...
 
-    It may carry the `records` that its rows were made of. They are not tensors and stay where they are; a batch made of
-    another one keeps them.
+    A batch may carry the `records` its rows were made from. They are not tensors and are not moved to a device; a batch
+    made from another one keeps them.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Batch(dict[str, Tensor]):
         return Batch(moved, records=self.records)
 
     def part(self, name: str) -> dict[str, Tensor] | None:
-        """The tensors called `name.…`, without that prefix; None if there are none."""
+        """Return the tensors called `name.…`, without that prefix; None if none exist."""
         prefix = f"{name}."
         return {key.removeprefix(prefix): t for key, t in self.items() if key.startswith(prefix)} or None
 
 
 def padded(sequences: Sequence[Sequence[int]], filler: int = 0) -> tuple[Tensor, Tensor]:
-    """Sequences of any lengths as one tensor (B, T), filled up on the right, and the mask of what is real."""
+    """Return sequences of any lengths as one tensor (B, T), padded on the right, and a mask of the real positions."""
     lengths = torch.tensor([len(sequence) for sequence in sequences])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     values = torch.full(mask.shape, filler, dtype=torch.long)
@@ -48,27 +48,27 @@ def padded(sequences: Sequence[Sequence[int]], filler: int = 0) -> tuple[Tensor,
 
 
 class Split(Protocol):
-    """The examples of one split, encoded and ready to be batched."""
+    """The examples of one split, encoded and ready for batching."""
 
     note: str
-    """What a person who trains on them, or measures with them, should know; mostly nothing."""
+    """A remark for users who train or evaluate on these examples; usually empty."""
 
     def __len__(self) -> int: ...
 
     def order(self, batch_size: int, seed: int) -> Order:
-        """In which order they are read: shuffled for training, first to last for evaluation."""
+        """Return the reading order: shuffled for training, first to last for evaluation."""
         ...
 
     def batch(self, indices: Indices, key: Key) -> Batch:
-        """These examples as tensors, with their records if the split has them in memory; anything random is keyed."""
+        """Return these examples as tensors, with their records if in memory; all randomness comes from the key."""
         ...
 
 
 class Examples(ABC):
-    """A split of examples that have nothing to do with each other (pairs, labelled texts, ...).
+    """A split of independent examples (pairs, labelled texts, ...).
 
-    For training they are shuffled, those of like length together; otherwise they come first to last. An example of
-    length 0 has nothing that a model could read; such ones are only among those to be answered.
+    In training they are shuffled and batched by similar length; otherwise they are read from first to last. An example
+    of length 0 gives the model nothing to read; only examples to be answered may have it.
     """
 
     note = ""
@@ -86,8 +86,8 @@ class Examples(ABC):
 
     @abstractmethod
     def batch(self, indices: Indices, key: Key) -> Batch:
-        """As in `Split`."""
+        """See `Split.batch`."""
 
     def records(self) -> Iterable[Record]:
-        """The examples as they were read, first to last, each with its place; only numbers where nothing is known."""
+        """Return the examples as read, first to last, with their places; by default, only their numbers."""
         return (Record({}, "", number, counted="example") for number in range(1, len(self) + 1))

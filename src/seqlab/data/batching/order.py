@@ -1,7 +1,7 @@
-"""In which order examples are read: a pure function of (seed, epoch), walked by a cursor.
+"""The order in which examples are read: a pure function of (seed, epoch), walked by a cursor.
 
-An epoch is cut into chunks and a chunk into batches of example numbers, so that a cursor (epoch, chunk, batch)
-is all that a resumed run needs, and any number of ranks sees the same batches.
+An epoch is cut into chunks, and a chunk into batches of example numbers. A cursor (epoch, chunk, batch) is therefore
+all that a resumed run needs, and any number of ranks sees the same batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Indices = NDArray[np.int64]
 
 
 class Cursor(NamedTuple):
-    """The next batch to read."""
+    """The position of the next batch."""
 
     epoch: int = 0
     chunk: int = 0
@@ -31,19 +31,19 @@ BEGINNING = Cursor()
 
 
 class Order(ABC):
-    """Which examples make up each batch."""
+    """Decides which examples make up each batch."""
 
     chunks: int
-    """Chunks in an epoch."""
+    """Number of chunks per epoch."""
     carries: bool = False
-    """Whether row r of a batch goes on where row r of the batch before it (in the same chunk) stopped."""
+    """Whether row r of a batch continues row r of the previous batch in the same chunk."""
 
     @abstractmethod
     def chunk(self, epoch: int, number: int) -> list[Indices]:
-        """The batches of one chunk."""
+        """Return the batches of one chunk."""
 
     def walk(self, cursor: Cursor = BEGINNING) -> Iterator[tuple[Cursor, Indices]]:
-        """All batches from a cursor on, for ever, each with the place it stands at."""
+        """Yield all batches from a cursor on, endlessly, each with its position."""
         while True:
             batches = self.chunk(cursor.epoch, cursor.chunk)
             for batch in range(cursor.batch, len(batches)):
@@ -52,7 +52,7 @@ class Order(ABC):
             cursor = Cursor(cursor.epoch + 1, 0, 0) if last else Cursor(cursor.epoch, cursor.chunk + 1, 0)
 
     def once(self) -> Iterator[tuple[Cursor, Indices]]:
-        """One epoch."""
+        """Yield the batches of one epoch."""
         for chunk in range(self.chunks):
             for batch, indices in enumerate(self.chunk(0, chunk)):
                 yield Cursor(0, chunk, batch), indices
@@ -60,7 +60,7 @@ class Order(ABC):
 
 @dataclass
 class Sequential(Order):
-    """First to last, for evaluation."""
+    """Reads examples from first to last, for evaluation."""
 
     count: int
     batch_size: int
@@ -75,7 +75,7 @@ class Sequential(Order):
 
 @dataclass
 class Shuffled(Order):
-    """A shuffle of all examples; inside a chunk those of like length come together, and batches are shuffled."""
+    """Shuffles all examples; within a chunk, examples of similar length share a batch, and batches are shuffled."""
 
     count: int
     batch_size: int
@@ -100,7 +100,7 @@ class Shuffled(Order):
 
 @dataclass
 class Streams(Order):
-    """`lanes` long sequences of `steps` windows each, read side by side: example = lane · steps + step."""
+    """Reads `lanes` long sequences of `steps` windows each, side by side: example = lane · steps + step."""
 
     lanes: int
     steps: int

@@ -1,6 +1,6 @@
 """One long array of tokens as training windows, as streams that carry state, or as windows to score.
 
-A position's input is the token before it; the first token of all follows `<end>`, as if another document had closed.
+The input at each position is the previous token; the very first token follows `<end>`, as if a document had just ended.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from seqlab.data.records import Record
 
 Tokens = NDArray[np.integer]
 Recut = Callable[[Tokens, np.random.Generator], Sequence[int]]
-"""Other tokens for the same text: a segmentation drawn by the tokenizer."""
+"""Returns other tokens for the same text: a segmentation sampled by the tokenizer."""
 
 
 @dataclass
 class Windows:
-    """Training windows, side by side. Every epoch cuts the text, taken as a ring, at other places."""
+    """Training windows, side by side. Every epoch cuts the text, taken as a ring, at different places."""
 
     tokens: Tokens
     window: int
     recut: Recut | None = None
-    """Cuts the text of each window anew, with the randomness of its epoch; what it then has too much is left out."""
+    """Resegments the text of each window with the randomness of its epoch; surplus tokens are dropped."""
     note: str = ""
-    """What a person who trains on it should know."""
+    """A remark for users who train on it."""
 
     def __post_init__(self) -> None:
         self.window = min(self.window, len(self.tokens))
@@ -56,9 +56,9 @@ class Windows:
 
 @dataclass
 class Lanes:
-    """Training streams: each row of a batch goes on where it stopped in the batch before (truncated BPTT).
+    """Training streams: each row of a batch continues where it stopped in the previous batch (truncated BPTT).
 
-    With a `stretch`, a lane is read in parts of about so many tokens, and begins each of them with a new state.
+    With a `stretch`, each lane is read in parts of about that many tokens, each starting from a fresh state.
     """
 
     tokens: Tokens
@@ -82,7 +82,7 @@ class Lanes:
 
     def batch(self, indices: Indices, key: Key) -> Batch:
         stream, step = np.divmod(indices, self.steps)
-        part, lane = np.divmod(stream, self.lanes)  # the first parts of all lanes, then the second ones, ...
+        part, lane = np.divmod(stream, self.lanes)  # the first parts of all lanes, then the second parts, ...
         width = min(self.window, self.length - int(step[0]) * self.window)
         starts = (lane * self.parts + part) * self.length + step * self.window + key.below(self.length)
         return _ring(self.tokens, starts, width)
@@ -92,19 +92,19 @@ class Lanes:
 class ScoredWindows:
     """Windows for evaluation: each token is scored exactly once.
 
-    Window i ends `stride` tokens after window i − 1; only what the one before has not scored counts.
+    Window i ends `stride` tokens after window i − 1; only tokens not yet scored count.
     """
 
     tokens: Tokens
     window: int
     stride: int
     end: int
-    """The id of `<end>`, which the first token follows."""
+    """The id of `<end>`, which precedes the first token."""
     facts: dict[str, int] = field(default_factory=dict)
-    """What the text is made of: characters, bytes, unknown tokens."""
+    """Counts of characters, bytes and unknown tokens in the text."""
     note: str = ""
     records: Callable[[], Iterable[Record]] = tuple
-    """The texts that the tokens came from."""
+    """The records that the tokens came from."""
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - self.window) // self.stride))
@@ -149,15 +149,15 @@ class ScoredLanes:
 
 
 def _ring(tokens: Tokens, starts: Indices, width: int) -> Batch:
-    """Full windows of a text whose end is followed by its beginning."""
+    """Return full windows of a text that wraps around at its end."""
     places = (starts[:, None] + np.arange(-1, width)) % len(tokens)
     values = torch.from_numpy(tokens[places].astype(np.int64))
     return Batch(tokens=values[:, :-1], targets=values[:, 1:])
 
 
 def _spans(tokens: Tokens, starts: Indices, ends: Indices, fresh: Indices, end: int) -> Batch:
-    """Spans of different lengths, padded on the right; positions from `fresh` on are scored."""
-    width = max(1, int((ends - starts).max()))  # lanes that have ended keep one position, which does not count
+    """Return spans of different lengths, padded on the right; positions from `fresh` on are scored."""
+    width = max(1, int((ends - starts).max()))  # lanes that have ended keep one position, which is not scored
     places = starts[:, None] + np.arange(-1, width)
     values = torch.from_numpy(tokens[places.clip(-1, len(tokens) - 1)].astype(np.int64))
     values[torch.from_numpy(places < 0)] = end

@@ -1,6 +1,6 @@
-"""Windows of series and what follows them; whole series and their answers.
+"""Windows of series with the steps that follow them, and whole series with answers.
 
-B rows · T steps · C variables, the O that are forecast first · H horizon
+B rows · T steps · C variables, of which the first O are forecast · H horizon
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class WindowShape:
-    """How long a window is, how many steps after it are wanted, of how many variables; and whether after every step."""
+    """The length of a window, the steps and variables to forecast, and whether to forecast after every step."""
 
     window: int
     horizon: int
@@ -32,10 +32,10 @@ class WindowShape:
 
 
 class SeriesWindows(Examples):
-    """`inputs` (B, T, C), with a `mask` (B, T) where they differ in length, and `targets` (B, H, O).
+    """`inputs` (B, T, C), with a `mask` (B, T) if lengths differ, and `targets` (B, H, O).
 
-    `targets` are (B, T, H, O) where every step has some. `naive` (B, O) is the last value, and `spread` (O,) the unit
-    that all are in. `places` (N, 2) are numbers of series, and the steps where forecasts of them begin.
+    `targets` are (B, T, H, O) if every step has its own. `naive` (B, O) is the last value, and `spread` (O,) the unit
+    of all values. `places` (N, 2) holds series numbers and the steps where their forecasts begin.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SeriesWindows(Examples):
 
     @property
     def shorter(self) -> int:
-        """How many windows have fewer steps than they should."""
+        """The number of windows shorter than requested."""
         return int((self.places[:, 1] < self.shape.window).sum())
 
     def batch(self, indices: Indices, key: Key) -> Batch:
@@ -70,14 +70,14 @@ class SeriesWindows(Examples):
         return Batch(_inputs(inputs), targets=_stacked(targets), naive=naive, spread=self.spread)
 
     def _after_every_step(self, values: Floats, begin: int) -> Floats:
-        """(T, H, O)"""
+        """Return the targets after every step (T, H, O)."""
         own = self.shape
         following = values[max(0, begin - own.window) + 1 : begin + own.horizon, : own.outputs]
         return sliding_window_view(following, own.horizon, axis=0).transpose(0, 2, 1)
 
 
 class SeriesAnswers(Examples):
-    """Whole series with an answer each: `inputs` and `mask` as above, `targets` (B, 1, O), and one `naive` guess."""
+    """Whole series with one answer each: `inputs` and `mask` as above, `targets` (B, 1, O), and one `naive` guess."""
 
     def __init__(
         self,
@@ -112,16 +112,17 @@ def _inputs(arrays: Sequence[Floats]) -> dict[str, torch.Tensor]:
 
 
 def _stacked(arrays: Sequence[Floats]) -> torch.Tensor:
-    """Filled up with zeros where they differ in length."""
+    """Stack arrays, padded with zeros where their lengths differ."""
     longest = max(len(array) for array in arrays)
     filled = [np.pad(a, ((0, longest - len(a)), *[(0, 0)] * (a.ndim - 1))) if len(a) < longest else a for a in arrays]
     return torch.from_numpy(np.stack(filled))
 
 
 def places(length: int, first: int, window: int, horizon: int, stride: int) -> range:
-    """Where the forecasts of a series begin: the last of them ends with the series, whole windows come before each.
+    """Return where the forecasts of a series begin: the last one ends with the series, and each follows a whole window.
 
-    From `first` on, if it is not 0; a series too short for a whole window gives one that is shorter.
+    Forecasts start at `first` or later, if that is not 0; a series too short for a whole window yields one shorter
+    window.
     """
     last = length - horizon
     earliest = first or max(1, min(window, last))

@@ -1,4 +1,4 @@
-"""Words as the numbers of their characters."""
+"""Words as sequences of character numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 64
-"""Of a longer word, both ends are read: one address of a page is not to make a whole batch wide."""
+"""The most characters to read. Longer words keep both ends, so that one web address does not widen a whole batch."""
 
 
 class Alphabet:
-    """0 is no character, 1 an unknown one; then those that are known."""
+    """Maps characters to numbers: 0 is padding, 1 is unknown, then the known characters follow."""
 
     def __init__(self, characters: str) -> None:
         self.characters = characters
@@ -22,7 +22,7 @@ class Alphabet:
 
     @classmethod
     def learnt(cls, words: Iterable[str]) -> Self:
-        """Those that occur more than once. A single one teaches nothing but what to make of unknown ones."""
+        """Build an alphabet of the characters that occur more than once; the others train the unknown character."""
         counts: Counter[str] = Counter()
         for word in words:
             counts.update(word)
@@ -38,7 +38,7 @@ class Alphabet:
 
 
 class Spellings:
-    """Many words spelt, one after the other in one array."""
+    """The spellings of many words, concatenated in one array."""
 
     def __init__(self, words: Sequence[str], alphabet: Alphabet) -> None:
         spelt = [alphabet.spell(word) for word in words]
@@ -47,7 +47,7 @@ class Spellings:
         self.flat = np.array([number for word in spelt for number in word], dtype=np.int64)
 
     def of(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The spellings of some words (U, longest), given by their numbers; 0 where a word is over."""
+        """Return the spellings of words (U, longest), given by number, padded with 0."""
         places = np.arange(self.lengths[words].max())
         real = places < self.lengths[words][:, None]
         spelt = np.zeros(real.shape, dtype=np.int64)

@@ -1,12 +1,11 @@
-"""A calendar date as people write it, from one of twenty languages into another, or into figures.
+"""Date translation: a calendar date from one of twenty languages into another, or into ISO figures.
 
     jeudi 5 mars 2015        de     Donnerstag, 5. März 2015
     2015年3月5日木曜日        iso    2015-03-05
 
-Both sides have the same format of CLDR, full, long or medium: a weekday that is not there cannot be translated. Given
-the target's language, a text has one right answer, whoever wrote it: no text that is read here means two days, or is
-written so in two formats. `dates-unseen` are the pairs of languages that `dates` never has, and `english-dates` are all
-into English.
+Both sides have the same CLDR format, full, long or medium: a missing weekday could not be translated. Given the target
+language, a text has one right answer, whatever its own language: no source text means two days or is written the same
+in two formats. `dates-unseen` has the language pairs that `dates` never has; `english-dates` are all into English.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ LOCALES = (
 FORMATS: tuple[Format, ...] = ("full", "long", "medium")
 ISO = "iso"
 AMBIGUOUS = {"en", "fr", "nl", "pl", "ru", "sv", "zh"}
-"""Their medium dates are only written, never read: some are long dates too ("May 5, 2015", or Polish "5 maj 2015" in
-Swedish), and nobody could tell in which format the answer should be."""
+"""Languages whose medium dates are only targets, never sources: some are long dates too ("May 5, 2015", or Polish "5
+maj 2015" in Swedish), so the answer's format would be ambiguous."""
 UNSEEN = ("cs pt", "de tr", "el fi", "en ja", "es hu", "fr ru", "it ko", "nl uk", "pl vi", "sv zh")
-"""Pairs that are left out, in both directions: each language is in one of them, and in all others is learnt."""
+"""Language pairs left out in both directions: each language is in one of them, and is learnt from all its others."""
 APART = {frozenset(pair.split()) for pair in UNSEEN}
 
 
 def date_pairs(many: int, unseen: bool = False, into: str | None = None) -> Iterator[Document]:
-    """So many different pairs, into all languages or one. What is held out is decided by the day, for all alike."""
+    """Yield `many` different pairs, into all languages or one. The day decides what is held out in all languages."""
     return islice(_different(unseen, into), many)
 
 
@@ -62,7 +61,7 @@ def readable(locale: str, format: Format) -> bool:
 
 
 def written(day: date, locale: str, format: Format) -> str:
-    """As Babel writes it, every kind of blank as a plain one."""
+    """Return a date as Babel writes it, with every kind of whitespace as a plain blank."""
     if locale == ISO:
         return day.isoformat()
     return " ".join("".join(piece.text for piece in pieces(day, locale, format)).split())
@@ -82,7 +81,7 @@ def _different(unseen: bool, into: str | None) -> Iterator[Document]:
 
 @lru_cache(maxsize=3)
 def _sides(unseen: bool, into: str | None) -> list[tuple[str, str, Format]]:
-    """From, into, and the format of both. One language has no pair that is never seen."""
+    """Return (source, target, format of both). A single target language has no unseen pairs."""
     return [
         (locale, language, format)
         for locale in LOCALES
@@ -94,13 +93,13 @@ def _sides(unseen: bool, into: str | None) -> list[tuple[str, str, Format]]:
 
 
 def _shared(day: date, locale: str, format: Format, text: str) -> bool:
-    """Whether another language writes it just so: then its translation has been learnt from there."""
+    """Return True if another language writes it the same way: then its translation has been learnt from there."""
     return any(written(day, other, format) == text for other in _alike(format)[locale])
 
 
 @lru_cache(maxsize=3)
 def _alike(format: Format) -> dict[str, list[str]]:
-    """For each language the others that write some day of a year as it does."""
+    """Return, for each language, the others that write some day of a year the same way."""
     year = [date.fromordinal(date(2000, 1, 1).toordinal() + number) for number in range(366)]
     texts = {one: {written(day, one, format) for day in year} for one in LOCALES if readable(one, format)}
     return {one: [other for other in texts if other != one and texts[one] & texts[other]] for one in texts}

@@ -1,12 +1,12 @@
-"""A calendar date as people write it in about a thousand locales, in pieces: day, month, year, weekday, other.
+"""A calendar date as written in about a thousand locales, in pieces: day, month, year, weekday, other.
 
     full    jeudi 5 mars 2015
     long    5 mars 2015
     medium  5 mars 2015
     short   05/03/2015
 
-Names and patterns are those of CLDR, which come with Babel. Where a date is figures alone, the order of day and month
-is a habit: 3/5/61 is a day in May or in March, nobody can tell, and no tagger is always right.
+Names and patterns come from CLDR through Babel. In all-numeric dates, the order of day and month is a convention:
+3/5/61 may be in May or in March, so no tagger can always be right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Format = Literal["full", "long", "medium", "short"]
 FORMATS: tuple[Format, ...] = ("full", "long", "medium", "short")
 FIRST, LAST = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
 TAGS = {"d": "day", "M": "month", "L": "month", "y": "year", "E": "weekday", "c": "weekday"}
-"""Of a field of a pattern, by its letter; eras and what stands between fields are other."""
+"""The tag of a pattern field, by its letter; eras and text between fields are `other`."""
 OTHER = "other"
 
 
@@ -48,7 +48,7 @@ class WrittenDate(NamedTuple):
 
 
 def written_date(number: int, locales: Sequence[str] | None = None) -> WrittenDate:
-    """The date of that number, which is always the same one: any day from 1900 to 2099, in any locale and format."""
+    """Return the date with that number, always the same: any day from 1900 to 2099, in any locale and format."""
     among = all_locales() if locales is None else locales
     locale, format = among[mix(number, 0) % len(among)], FORMATS[mix(number, 1) % len(FORMATS)]
     day = date.fromordinal(FIRST + mix(number, 2) % (LAST - FIRST + 1))
@@ -56,7 +56,7 @@ def written_date(number: int, locales: Sequence[str] | None = None) -> WrittenDa
 
 
 def pieces(day: date, locale: str, format: Format) -> tuple[DatePiece, ...]:
-    """Joined, they are the date as Babel writes it: each field of the pattern by itself, and what is between them."""
+    """Return a date in pieces: each field of the pattern, and the text between them; joined, they are Babel's date."""
     from babel.dates import DateTimeFormat
 
     fields = DateTimeFormat(day, _known(locale))
@@ -72,7 +72,7 @@ def _known(locale: str) -> Locale:
 
 @lru_cache(maxsize=5000)
 def _pattern(locale: str, format: Format) -> list[tuple[str, str, str]]:
-    """(field, "", its tag) or ("", what stands there itself, other); "d MMMM" is d, a blank, and MMMM."""
+    """Return (field, "", its tag) or ("", literal text, other); "d MMMM" is d, a blank, and MMMM."""
     from babel.dates import get_date_format, tokenize_pattern
 
     found = []
@@ -85,9 +85,9 @@ def _pattern(locale: str, format: Format) -> list[tuple[str, str, str]]:
     return found
 
 
-@lru_cache(maxsize=1)  # all data of CLDR are read for it, which takes seconds
+@lru_cache(maxsize=1)  # reads all CLDR data, which takes seconds
 def all_locales() -> tuple[str, ...]:
-    """Those with names of their own for all months and weekdays; the others would write "2015 M03 5, Thu"."""
+    """Return the locales that name all months and weekdays; the others would write "2015 M03 5, Thu"."""
     from babel import localedata
     from babel.dates import get_day_names, get_month_names
 
@@ -101,10 +101,10 @@ def all_locales() -> tuple[str, ...]:
 
 
 def date_parts(many: int) -> Iterator[Document]:
-    """So many different dates, each as words with their tags.
+    """Yield `many` different dates, each as words with their tags.
 
-    A piece is cut at its blanks, and punctuation is a word: "5. März" is 5, a point, and März. A date is named by its
-    words, so that what is held out depends on nothing else.
+    Pieces are cut at blanks, and punctuation counts as a word: "5. März" is 5, a point, and März. A date is named by
+    its words, so that nothing else decides whether it is held out.
     """
     return islice(_different(), many)
 

@@ -1,4 +1,4 @@
-"""A made-up talk about journeys: what is asked at the end can only be answered by who listened to all that was said.
+"""Synthetic dialogues about journeys: answering the last question takes all of the dialogue before it.
 
 history     A: Ben goes to Rome on Friday. It will rain there. B: On Monday Anna goes to Oslo, where it will snow.
             A: Where does Ben go? B: To Rome.
@@ -31,7 +31,7 @@ ASKED = {
     "Who goes to {place}?": "{name} does.",
     "Who goes earliest in the week?": "{name} does, on {day}.",
 }
-"""What is asked, and the answer. The first four can be asked again of another person."""
+"""Questions and their answers. The first four can be asked again about another person."""
 QUESTIONS = tuple(ASKED)
 OF_SOMEONE = QUESTIONS[:4]
 EARLIEST = QUESTIONS[-1]
@@ -49,7 +49,7 @@ class Journey(NamedTuple):
 
 
 def dialogue(many: int) -> Iterator[Document]:
-    """So many questions, each with two to four journeys and up to two questions before it."""
+    """Yield `many` questions, each after two to four journeys and up to two earlier questions."""
     for number in range(many):
         history, question, target = _talk(number)
         fields = {"history": history, "question": question, "target": target}
@@ -76,14 +76,14 @@ def _talk(number: int) -> tuple[str, str, str]:
 
 
 def _journeys(number: int, many: int) -> list[Journey]:
-    """No two of one person, to one place or on one day."""
+    """Draw journeys that differ in person, place and day."""
     columns = [_drawn(some, many, mix(number, 4, place)) for place, some in enumerate((NAMES, PLACES, DAYS))]
     weather = [WEATHER[mix(number, 5, place) % len(WEATHER)] for place in range(many)]
     return [Journey(*each) for each in zip(*columns, weather, strict=True)]
 
 
 def _drawn(some: Sequence[str], many: int, number: int) -> list[str]:
-    """Different ones."""
+    """Draw `many` different items."""
     left, found = list(some), []
     for _ in range(many):
         number, place = divmod(number, len(left))

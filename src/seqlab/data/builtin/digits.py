@@ -12,13 +12,13 @@ from seqlab.errors import DataError
 
 PIXELS = 64
 ORDER_KEY = 1
-"""Of the one permutation that there is."""
+"""The key of the fixed permutation."""
 
 
 def digits(permuted: bool = False) -> Iterator[Document]:
-    """Each a text of 64 numbers: from left to right and from top to bottom, or all in the same shuffled order.
+    """Yield each digit as 64 numbers: left to right and top to bottom, or all in one fixed shuffled order.
 
-    Pixel by pixel as in Le, Jaitly & Hinton 2015, https://arxiv.org/abs/1504.00941
+    Pixel by pixel, as in Le, Jaitly & Hinton 2015, https://arxiv.org/abs/1504.00941
     """
     try:
         from sklearn.datasets import load_digits

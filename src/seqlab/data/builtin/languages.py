@@ -1,10 +1,10 @@
-"""Which language is this? Names of territories, languages and units of measurement as CLDR (with Babel) has them.
+"""Language identification: names of territories, languages and units from CLDR (through Babel).
 
     Welt       German
     monde      French
 
-A name that several of these languages share, such as Peru, is in none of them: no answer would be more right than
-another. One that a language has twice is there once.
+A name shared by several of these languages, such as Peru, is left out: no answer would be more correct than another. A
+name that a language has twice appears once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ CODES = """
 af am ar az be bg bn bs ca cs cy da de el en es et eu fa fi fil fr ga gl gu he hi hr hu hy id is it ja ka kk km kn ko
 ky lo lt lv mk ml mn mr ms my nb ne nl nn pa pl ps pt ro ru si sk sl sq sr sv sw ta te th tr uk ur uz vi zh zu
 """
-"""Those for which CLDR has hundreds of names."""
+"""Languages for which CLDR has hundreds of names."""
 
 
 def languages() -> Iterator[Document]:
-    """A name and its language each. What is held out is decided by the thing, territory/FR, for all languages alike."""
+    """Yield names with their languages. The thing named, such as territory/FR, decides what is held out in all
+    languages."""
     from babel import Locale
 
     spoken: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -38,7 +39,7 @@ def languages() -> Iterator[Document]:
 
 
 def _names(code: str) -> Iterator[tuple[str, str]]:
-    """(thing, its name) in one language; names are those that stand alone, blanks squeezed."""
+    """Yield (thing, name) in one language; only stand-alone forms, with whitespace collapsed."""
     from babel import Locale
 
     locale = Locale.parse(code)

@@ -1,10 +1,10 @@
-"""Tasks of memory and order. `copy`: ten symbols, a long silence, and at a sign they are to be said again.
+"""Tasks of memory and order. `copy`: repeat ten symbols after a long silence, once a sign appears.
 
 reads   c a h h b f a e d b _ _ _ _ : _ _ _ _ _ _ _ _ _ _        10 symbols of 8, T − 1 blanks, the sign, 10 blanks
 says    _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ c a h h b f a e d b        T + 10 blanks, then the 10 symbols
 
-Who remembers nothing says blanks and then guesses: a mean loss of 10 ln 8 / (T + 20), or ln 8 = 2.08 of the last ten
-alone (objective.first=-10). Hochreiter & Schmidhuber 1997; as in Arjovsky, Shah & Bengio 2016,
+Without memory, the best strategy is to say blanks and then guess: a mean loss of 10 ln 8 / (T + 20), or ln 8 = 2.08 on
+the last ten alone (objective.first=-10). Hochreiter & Schmidhuber 1997; as in Arjovsky, Shah & Bengio 2016,
 https://arxiv.org/abs/1511.06464
 """
 
@@ -20,7 +20,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def copy(silence: int, many: int) -> Iterator[Document]:
-    """So many sentences of `silence` + 20 words, a tag for each. Sets of different sizes have none in common."""
+    """Yield `many` sentences of `silence` + 20 words, each with a tag. Sets of different sizes have none in common."""
     for number in range(many):
         drawn = mix(silence, many, number)
         symbols = [SYMBOLS[drawn >> 3 * place & 7] for place in range(REMEMBERED)]
@@ -30,19 +30,19 @@ def copy(silence: int, many: int) -> Iterator[Document]:
 
 
 def reverse(longest: int, many: int) -> Iterator[Document]:
-    """So many words of letters with blanks between them, and the same from the end: c a f b → b f a c."""
+    """Yield letters separated by blanks, and the same in reverse: c a f b → b f a c."""
     for source in _letters(longest, many):
         yield _pair(source, source[::-1])
 
 
 def sort(longest: int, many: int) -> Iterator[Document]:
-    """The same letters in the order of the alphabet: c a f b → a b c f."""
+    """Yield letters and the same in alphabetical order: c a f b → a b c f."""
     for source in _letters(longest, many):
         yield _pair(source, sorted(source))
 
 
 def _letters(longest: int, many: int) -> Iterator[list[str]]:
-    """From half as many letters as are allowed up to all of them."""
+    """Yield letter sequences of half the maximum length up to all of it."""
     shortest = (longest + 1) // 2
     for number in range(many):
         length = shortest + mix(longest, number) % (longest - shortest + 1)

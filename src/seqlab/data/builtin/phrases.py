@@ -1,9 +1,9 @@
-"""Made-up judgements as labelled trees: what a phrase says follows exactly from what its two parts say.
+"""Synthetic judgements as labelled trees: the meaning of a phrase follows exactly from its two parts.
 
-0 very bad · 1 bad · 2 neither · 3 good · 4 very good
+0 very bad · 1 bad · 2 neutral · 3 good · 4 very good
 
 (1 (2 not) (3 (2 film) (3 good)))        `not` turns x into 4 − x, `very` doubles the distance from the middle,
-                                         and two phrases side by side say the sum of what each of them says
+                                         and two adjacent phrases add up their meanings
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COUNT, MOST_WORDS = 6_000, 16
 
 
 def phrases() -> Iterator[str]:
-    """Different trees in brackets, always the same ones."""
+    """Yield distinct trees in brackets, always the same ones."""
     seen = set()
     for number in range(COUNT):
         turn = 0
@@ -42,7 +42,7 @@ def phrases() -> Iterator[str]:
 
 
 def _phrase(words: int, draw: Callable[[int], int]) -> tuple[str, int]:
-    """A tree of so many words, and what it says."""
+    """Return a tree with that many words, and its meaning."""
     if words == 1:
         word, label = WORDS[draw(len(WORDS))]
         return f"({label} {word})", label

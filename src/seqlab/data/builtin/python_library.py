@@ -1,4 +1,4 @@
-"""Sets made of the running Python's own library: its documentation, its sources, what they are compiled to."""
+"""Sets made from the running Python's own library: its documentation, its source code, its bytecode."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from seqlab.data.records import Document
 
 SHORTEST_TOPIC = 20
-"""Characters of a docstring that says something about its package."""
+"""The fewest characters of a docstring that says something about its package."""
 FEWEST_OF_TOPIC = 150
-"""Docstrings of a package that is a topic."""
+"""The fewest docstrings of a package that is a topic."""
 SHORTEST_BODY, SHORTEST_SUMMARY = 40, 10
-"""Characters of a docstring below its first line, and of that line, where the one sums up the other."""
+"""The fewest characters of a docstring below its first line, and of that line, for the line to be its summary."""
 
 LEFT_OUT = {
     "__pycache__",
@@ -34,7 +34,7 @@ LEFT_OUT = {
 
 
 def python_docs() -> Iterator[Document]:
-    """The language reference that `help()` shows, then the docstrings of each module of the library."""
+    """Yield the language reference that `help()` shows, then the docstrings of each library module."""
     for topic, text in sorted(topics().items()):
         yield Document(f"topics/{topic}", {"text": text})
     for name, strings in documented():
@@ -42,16 +42,16 @@ def python_docs() -> Iterator[Document]:
 
 
 def python_code() -> Iterator[Document]:
-    """The sources of the standard library, one document a file."""
+    """Yield the source code of the standard library, one document per file."""
     for path in sources():
         if text := _read(path):
             yield Document(name_of(path), {"text": text})
 
 
 def python_bytecode() -> Iterator[Document]:
-    """What the standard library is compiled to: the names of the instructions of each function, one function a line.
+    """Yield the bytecode of the standard library: the instruction names of each function, one function per line.
 
-    A sequence of symbols that are no text. Nothing is executed.
+    A sequence of non-text symbols. Nothing is executed.
     """
     for path in sources():
         if lines := [" ".join(_instructions(code)) for code in _compiled(_read(path))]:
@@ -59,9 +59,9 @@ def python_bytecode() -> Iterator[Document]:
 
 
 def python_topics() -> Iterator[Document]:
-    """What is this about? The docstrings of the larger packages of the library, blanks squeezed, with their package.
+    """Yield the docstrings of the larger packages of the library, labelled with their package; whitespace collapsed.
 
-    One that stands in two places is left out: it would say nothing about either, and one of them might be held out.
+    Docstrings that occur twice are left out: they say nothing about either place, and one copy might be held out.
     """
     found = [(name, n, " ".join(one.split())) for name, strings in documented() for n, one in enumerate(strings)]
     often = Counter(text for _, _, text in found)
@@ -73,9 +73,9 @@ def python_topics() -> Iterator[Document]:
 
 
 def docstrings() -> Iterator[Document]:
-    """What does it say in one line? What stands below the first line of a docstring, and that line; blanks squeezed.
+    """Yield the body of each docstring and its first line, the summary; whitespace collapsed.
 
-    The first line must stand alone. A body or a line that was there before is left out.
+    The first line must stand alone. Repeated bodies or summaries are left out.
     """
     seen: set[str] = set()
     for name, strings in documented():
@@ -91,7 +91,7 @@ def docstrings() -> Iterator[Document]:
 def topics() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics
-    except ImportError:  # some systems package it apart
+    except ImportError:  # packaged separately on some systems
         return {}
     return dict(topics)
 
@@ -106,7 +106,7 @@ def sources() -> list[Path]:
 
 
 def _belongs(path: Path) -> bool:
-    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith("config-")  # of this machine
+    generated = path.name.startswith("_sysconfigdata") or path.parts[0].startswith("config-")  # machine-specific
     return not generated and LEFT_OUT.isdisjoint(path.parts)
 
 
@@ -119,27 +119,27 @@ def _package(name: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """The text of a source, or nothing where it is not in UTF-8."""
+    """Return the text of a source file, or '' if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return ""
 
 
-@lru_cache(maxsize=1)  # several sets are made of them
+@lru_cache(maxsize=1)  # shared by several sets
 def documented() -> list[tuple[str, list[str]]]:
-    """The docstrings of each module of the library that has some."""
+    """Return the docstrings of each library module that has any."""
     found = [(name_of(path), _docstrings(_read(path))) for path in sources()]
     return [(name, strings) for name, strings in found if strings]
 
 
 def _docstrings(source: str) -> list[str]:
-    """All docstrings of a module: its own, then those of its classes and functions from top to bottom."""
+    """Return all docstrings of a module: its own, then those of its classes and functions from top to bottom."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             tree = ast.parse(source)
-        except SyntaxError:  # templates, and samples of other versions
+        except SyntaxError:  # templates, and samples for other versions
             return []
     owners = [
         node
@@ -151,22 +151,22 @@ def _docstrings(source: str) -> list[str]:
 
 
 PADDING = {dis.opmap.get("CACHE", 0), dis.opmap["EXTENDED_ARG"]}
-"""Not instructions of their own: room for the interpreter's notes, and the upper bits of an argument."""
+"""Not real instructions: inline caches of the interpreter, and the upper bits of an argument."""
 
 
 def _compiled(source: str) -> list[types.CodeType]:
-    """The module and all functions and classes in it, those that are inside of another one after it."""
+    """Compile a module and return its code and that of all functions and classes in it, inner ones after outer ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             found = [compile(source, "<library>", "exec", dont_inherit=True)]
-        except (SyntaxError, ValueError):  # templates, and samples of other versions
+        except (SyntaxError, ValueError):  # templates, and samples for other versions
             return []
-    for code in found:  # which grows on the way
+    for code in found:  # grows during iteration
         found += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return found
 
 
 def _instructions(code: types.CodeType) -> list[str]:
-    """An instruction is two bytes: what to do, and its argument."""
+    """Return the names of the instructions; each takes two bytes, an operation and its argument."""
     return [dis.opname[operation] for operation in code.co_code[::2] if operation not in PADDING]

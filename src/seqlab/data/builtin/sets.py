@@ -1,9 +1,9 @@
-"""Sets that need no file: those of Python's library; dates, names, digits; made-up ones.
+"""Sets that need no files: Python's library; dates, names, digits; synthetic ones.
 
-Each has a fixed split by document: those whose names (or keys) hash below a share are for validation, those above it up
-to another share for tests (`dates-test`); of the sets of Python, about 3 % of the characters are for validation. A text
-with more than half a per cent of all characters is always for training, so that no single one dominates the
-validation part. `copy` is cut in order.
+Each has a fixed split by document: documents whose names (or keys) hash below one share are for validation, and those
+from there up to a second share for tests (`dates-test`). In the Python sets, about 3 % of the characters are for
+validation. A text with more than 0.5 % of all characters is always for training, so that no single text dominates the
+validation part. `copy` is split in order.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from seqlab.data.records import Document
 from seqlab.errors import DataError
 
 VALID_SHARE = 0.07
-"""Of documents; with the longest ones left out, about 3 % of the characters."""
+"""The share of documents; without the longest ones, about 3 % of the characters."""
 TWENTIETH = 0.05
 LONGEST_VALID = 0.005
 VERSION = 1
-"""Part of every content hash: to be raised when the same Python would give other documents."""
+"""Part of every content hash: raise this when the same Python would yield other documents."""
 
 
 def made_up_trees() -> Iterator[Document]:
@@ -51,11 +51,11 @@ def made_up_trees() -> Iterator[Document]:
 
 class Texts(NamedTuple):
     make: Callable[..., Iterator[Document]]
-    """Given the numbers of its name."""
+    """Called with the numbers in the set's name."""
     valid: float | None = VALID_SHARE
-    """The share of documents that is held out; None where the parts, with one for tests, follow each other."""
+    """The share of documents that is held out; None if the set is split in order: training, validation, test."""
     test: float = 0.0
-    """The share that is held out for tests as well."""
+    """The share that is held out for tests."""
     numbers: tuple[Number, ...] = ()
 
 
@@ -87,13 +87,13 @@ SIZES = {name: texts.numbers for name, texts in TEXTS.items()}
 
 
 def is_builtin(name: str) -> bool:
-    """copy:100 and copy-test are; python-docs-test is not."""
+    """Return True for the name of a built-in set: copy:100 and copy-test are, python-docs-test is not."""
     texts = TEXTS.get(base_of(name))
     return texts is not None and (texts.valid is None or texts.test > 0 or name.partition(":")[0] in TEXTS)
 
 
 def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]:
-    """The documents of one part of a built-in set, in an order that is always the same."""
+    """Return the documents of one part of a built-in set, in a fixed order."""
     asked = sized(name, SIZES)
     whole, texts = _all(asked.name, *asked.numbers), TEXTS[asked.name]
     if texts.valid is None:
@@ -105,7 +105,7 @@ def documents(name: str, split: Literal["train", "valid"]) -> Iterator[Document]
 
 @lru_cache(maxsize=5)
 def content_hash(name: str) -> str:
-    """Changes when the documents may have: sha256 of them, or of the Python version and of what they are made from."""
+    """Return a hash that changes when the documents may: of their content, or of the Python version and its sources."""
     if not name.startswith("python-"):
         asked = sized(name, SIZES)
         return hashlib.sha256(repr(_all(asked.name, *asked.numbers)).encode()).hexdigest()
@@ -121,8 +121,8 @@ def content_hash(name: str) -> str:
 def _all(name: str, *numbers: int) -> tuple[Document, ...]:
     found = tuple(TEXTS[name].make(*numbers))
     if not found:
-        hint = "give files of your own, or install a full Python"
-        raise DataError(f"'{name}' is empty: this Python comes without the sources of its library", hint=hint)
+        hint = "give your own files, or install a full Python"
+        raise DataError(f"'{name}' is empty: this Python lacks the source code of its library", hint=hint)
     return found
 
 

@@ -1,7 +1,7 @@
-"""Series that are made, not read: the same on every machine, as long and as many as wanted.
+"""Synthetic series: identical on every machine, in any length and number.
 
-`waves`, `adding`, or with a number of steps and of series: `adding:400`, `adding:400:20000`. A fifth of the series
-is held out for validation, and a tenth for `waves-test`, `adding-test`.
+`waves`, `adding`, or with a number of steps and of series: `adding:400`, `adding:400:20000`. One fifth of the series is
+held out for validation, and one tenth for `waves-test`, `adding-test`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from seqlab.data.formats.series import VALUE, Found, Series
 from seqlab.data.randomness import mix
 
 VERSION = 1
-"""Part of every content hash: to be raised when a name would mean other numbers."""
+"""Part of every content hash: raise this when a name would yield other numbers."""
 
 
 def waves(steps: int, count: int, random: np.random.Generator) -> Found:
-    """x_t = 0.5 sin((t − a)(10 + 10 u)) + 0.2 sin((t − b)(20 + 20 v)) + noise of ± 0.05, t from 0 to 1
+    """Make noisy waves, with a, b, u, v drawn from [0, 1) for each series:
 
-    with a, b, u, v drawn from [0, 1) for each series.
+    x_t = 0.5 sin((t − a)(10 + 10 u)) + 0.2 sin((t − b)(20 + 20 v)) + noise of ± 0.05, t from 0 to 1
     """
     u, v, a, b = random.random((4, count, 1))
     t = np.linspace(0, 1, steps)
@@ -33,7 +33,7 @@ def waves(steps: int, count: int, random: np.random.Generator) -> Found:
 
 
 def adding(steps: int, count: int, random: np.random.Generator) -> Found:
-    """Numbers from [0, 1), two of them marked, one in each half: their sum is the answer.
+    """Make numbers from [0, 1), two of them marked, one in each half; the answer is their sum.
 
     Always answering 1 gives a mean squared error of 1/6. Hochreiter & Schmidhuber 1997; as in Le, Jaitly & Hinton 2015,
     https://arxiv.org/abs/1504.00941
@@ -62,7 +62,7 @@ def is_synthetic(name: str) -> bool:
 
 
 def synthetic(name: str, split: Literal["train", "valid"]) -> Found:
-    """The series of one part of a set."""
+    """Return the series of one part of a set."""
     asked = sized(name, SIZES)
     steps, count = asked.numbers
     seed = int.from_bytes(hashlib.blake2b(asked.name.encode(), digest_size=7).digest(), "little")

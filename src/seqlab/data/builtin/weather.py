@@ -1,12 +1,12 @@
-"""Measurements become a report: made-up days, but all that is said about one follows from its seven numbers.
+"""Weather reports from measurements: synthetic days, whose seven numbers determine the whole report.
 
     measurements    -2.4 6.3 45 262 994 88 3.5
     target          Mostly cloudy with rain and sleet. Cool, up to 6 degrees, with frost at night.
                     A strong wind from the west. Low pressure of 994 hPa: it stays unsettled.
 
-Lowest and highest temperature (°C), wind (km/h) and where it comes from (degrees from north), pressure (hPa), clouds
-(%), rain or melted snow (mm). Numbers are rounded, words chosen by thresholds; what is not worth a word is left out,
-and a storm, a great heat or a hard frost is said first.
+Lowest and highest temperature (°C), wind (km/h) and its direction (degrees from north), pressure (hPa), clouds (%),
+rain or melted snow (mm). Numbers are rounded and words chosen by thresholds; anything unremarkable is left out, and a
+storm, great heat or hard frost comes first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seqlab.data.randomness import mix
 from seqlab.data.records import Document
 
 Scale = tuple[tuple[float, str], ...]
-"""Words, each with the number that it begins at."""
+"""Words, each with the number where it begins to apply."""
 
 SKY: Scale = ((0, "sunny"), (20, "partly cloudy"), (60, "mostly cloudy"), (90, "overcast"))
 WARMTH: Scale = ((-99, "bitterly cold"), (-10, "cold"), (5, "cool"), (14, "mild"), (20, "warm"), (28, "hot"))
@@ -44,7 +44,7 @@ class Day(NamedTuple):
 
 
 def weather(many: int) -> Iterator[Document]:
-    """So many days."""
+    """Yield the reports of `many` days."""
     for number in range(many):
         day = made_up(number)
         fields = {"measurements": day.measurements, "target": report(day)}
@@ -52,7 +52,7 @@ def weather(many: int) -> Iterator[Document]:
 
 
 def made_up(number: int) -> Day:
-    """Low pressure comes with clouds and wind, and clouds with rain."""
+    """Make up a day: low pressure brings clouds and wind, and clouds bring rain."""
 
     def below(limit: int, place: int) -> int:
         return mix(number, place) % limit
@@ -108,7 +108,7 @@ def _word(scale: Scale, number: float) -> str:
 
 
 def _whole(number: float) -> int:
-    """Rounded, half a degree upwards."""
+    """Round, half a degree upwards."""
     return (round(number * 10) + 5) // 10
 
 

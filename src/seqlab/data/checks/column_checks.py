@@ -1,8 +1,8 @@
-"""What can be wrong with the columns of a table: cells without a number among numbers; and what forecasts leave out.
+"""Finds faults in table columns: non-numeric cells among numbers, and columns that forecasts leave out.
 
-A column is one of numbers if the first cell of it that is not empty is a number, as forecasts read it, and nine of ten
-others are too. A table that has such columns, and none with texts of some length, is taken for series: there, a cell
-without a number stops a training.
+A column is numeric if its first non-empty cell is a number, as forecasts read it, and so are nine of ten others. A
+table with such columns, and none with longer texts, is taken to hold series; there, a cell without a number stops
+training.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from seqlab.data.formats.rows import Row
 from seqlab.data.formats.time_columns import MANY, counts_time
 
 TEXT = 30
-"""Characters that the cells of a column have on average, if they are texts and no names, dates or labels."""
+"""Average number of characters per cell above which a column holds text rather than names, dates or labels."""
 SEEN = 10_000
-"""Numbers of a column that are looked at to know whether it counts time."""
+"""Numbers per column to examine when deciding whether it counts time."""
 
 Report = dict[str, tuple[int, list[tuple[int, str]]]]
-"""By kind: how many findings, and the first of them as (line, what)."""
+"""By kind: the number of findings, and the first of them as (line, what)."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Column:
     others: int = 0
     characters: int = 0
     holes: int = 0
-    """Cells without a number, or empty."""
+    """Cells that are empty or not numbers."""
     places: list[tuple[int, str]] = field(default_factory=list)
     lists: bool = False
     begin: array[float] = field(default_factory=lambda: array("d"))
@@ -47,7 +47,7 @@ class _Column:
 
 
 class Columns:
-    """Takes the rows of a table, one after the other, and keeps a few numbers about each column."""
+    """Collects a few statistics about each column while rows are added."""
 
     def __init__(self, keep: int) -> None:
         self.keep, self.columns = keep, dict[str, _Column]()
@@ -80,11 +80,11 @@ class Columns:
         if number is None:
             column.holes += 1
             if len(column.places) < self.keep:
-                what = "a missing value" if missing else f"no number but {cell!r:.40}"
+                what = "a missing value" if missing else f"not a number but {cell!r:.40}"
                 column.places.append((row.line, f"{where}: {what}"))
 
     def are_numbers(self) -> bool:
-        """Whether there is nothing but numbers in the table."""
+        """Return True if all columns are numeric."""
         return bool(self.columns) and all(column.is_number for column in self.columns.values())
 
     def findings(self) -> Report:
@@ -99,11 +99,11 @@ class Columns:
         return {kind: (total, places) for kind, (total, places) in found.items() if total}
 
     def _left_out(self, numbers: dict[str, _Column]) -> list[tuple[str, str]]:
-        why = "has no numbers: forecasts are made without it"
+        why = "has no numbers: forecasts leave it out"
         texts = [(name, why) for name in self.columns if name not in numbers]
         first = next(iter(self.columns))
         clocks = [
-            (name, "counts time: forecasts are made without it, unless task.columns=[...] names it")
+            (name, "counts time: forecasts leave it out, unless task.columns=[...] names it")
             for name, column in numbers.items()
             if not column.lists
             and not column.holes

@@ -1,4 +1,4 @@
-"""What can be wrong with one file, found in one pass over its bytes (and one over its rows or sentences)."""
+"""Finds faults in one file, in a single pass over its bytes (and one over its rows or sentences)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from seqlab.errors import DataError
 Hashes = NDArray[np.int64]
 
 SHORT = 20
-"""Lines of fewer bytes are often the same by chance ("First Citizen:")."""
+"""Lines with fewer bytes are often identical by chance ("First Citizen:")."""
 FEW_WORDS = 5
-"""So are sentences of fewer words, where words stand in columns."""
+"""Sentences with fewer words, in CoNLL columns, are often identical by chance."""
 
 KINDS: dict[str, Literal["fault", "note"]] = {
     "empty file": "fault",
@@ -61,7 +61,7 @@ LINE_END_NAMES = {b"\n": r"\n", b"\r\n": r"\r\n", b"\r": r"\r"}
 
 @dataclass(frozen=True)
 class Place:
-    """A line (from 1; of a .parquet or .npy file a row) and a byte (from 0; of a .gz, unpacked), and what is there."""
+    """A line (from 1; a row in .parquet and .npy files), a byte (from 0; unpacked, for a .gz), and a description."""
 
     file: str
     line: int
@@ -71,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """All that was found of one kind: how often, and where it is first."""
+    """All findings of one kind: their number and the first places."""
 
     kind: str
     count: int
@@ -100,7 +100,7 @@ class Findings:
             self.rest[kind] += 1
 
     def all(self) -> list[Finding]:
-        """One for each kind that was found."""
+        """Return one finding for each kind that occurred."""
         return [
             Finding(kind, len(kept) + self.rest[kind], tuple(kept))
             for kind, kept in self.kept.items()
@@ -109,11 +109,11 @@ class Findings:
 
 
 class FileCheck:
-    """Reads one file, adds to the findings, and gives a hash for each line.
+    """Reads one file, adds to the findings, and computes a hash per line.
 
-    A blank line has the hash 0, as has the header of a table, and a row of nothing but numbers: values of a series
-    repeat. Of words in columns, the first line of each sentence has the hash of all of it. The lowest bit of the others
-    says whether the line is long enough not to be the same as another one by chance.
+    Blank lines, table headers and rows of nothing but numbers have the hash 0, since the values of a series repeat. In
+    CoNLL columns, the first line of each sentence has the hash of the whole sentence. In other hashes, the lowest bit
+    says whether the line is too long to match another by chance.
     """
 
     def __init__(self, path: Path, max_line: int, findings: Findings, format: str = "auto") -> None:
@@ -121,16 +121,16 @@ class FileCheck:
         self.format = format_of(path) if format == "auto" else format
         if format == "auto" and self.format in ("txt", "tsv") and looks_like_columns(_beginning(path)):
             self.format = "conll"
-            what = "as many columns in each line: checked as --format conll (train with data.format=conll)"
+            what = "each line has the same number of columns: checked as --format conll (train with data.format=conll)"
             findings.add("words in columns", self.file, 1, 0, what)
         self.hashes = array("q")
         self.begun = 0  # bytes so far of a line that did not end in the last block
         self.ends = dict.fromkeys(LINE_END_NAMES, 0)
-        self.first: dict[bytes, tuple[int, int]] = {}  # where (byte, line) each kind of line end occurs first
+        self.first: dict[bytes, tuple[int, int]] = {}  # where (byte, line) each kind of line end first occurs
 
     def run(self) -> Hashes:
         if size_of(self.path) == 0:
-            self.findings.add("empty file", self.file, 1, 0, "there is nothing in it")
+            self.findings.add("empty file", self.file, 1, 0, "the file is empty")
         for block in blocks(self.path):
             self.signs(block)
             self.encoding(block)
@@ -151,12 +151,12 @@ class FileCheck:
         if self.findings.room(kind):
             line = block.line + block.data.count(b"\n", 0, at)
             self.findings.add(kind, self.file, line, block.byte + at, what)
-        else:  # counting lines takes time
+        else:  # counting lines is slow
             self.findings.rest[kind] += 1
 
     def signs(self, block: FileBlock) -> None:
         if block.byte == 0 and block.data.startswith(BOM):
-            self.add("BOM", block, 0, "a byte order mark; readers drop it")
+            self.add("BOM", block, 0, "a byte order mark, which readers drop")
         for kind, pattern in SIGNS.items():
             for match in pattern.finditer(block.data):
                 self.add(kind, block, match.start(), f"U+{ord(match[0].decode()):04X}")
@@ -167,7 +167,7 @@ class FileCheck:
                 self.add("empty line", block, match.start(), "only spaces" if match[0].strip(b"\r") else "")
 
     def encoding(self, block: FileBlock) -> None:
-        """One finding for each line that is not UTF-8."""
+        """Report each line that is not UTF-8."""
         try:
             block.data.decode()
         except UnicodeDecodeError:
@@ -176,7 +176,7 @@ class FileCheck:
                 try:
                     line.decode()
                 except UnicodeDecodeError as error:
-                    what = f"0x{line[error.start]:02x} is not UTF-8 here ({error.reason})"
+                    what = f"0x{line[error.start]:02x} is not valid UTF-8 ({error.reason})"
                     self.add("encoding", block, at + error.start, what)
                 at += len(line) + 1
 
@@ -193,17 +193,17 @@ class FileCheck:
         if len(self.first) > 1:
             byte, line = sorted(self.first.values())[1]
             counts = ", ".join(f"{count:,} {LINE_END_NAMES[end]}" for end, count in self.ends.items() if count)
-            self.findings.add("mixed line ends", self.file, line, byte, f"first of another kind ({counts})")
+            self.findings.add("mixed line ends", self.file, line, byte, f"first line end of another kind ({counts})")
 
     def lines(self, block: FileBlock) -> None:
-        """Lengths and hashes. A line longer than a block comes in parts, and its hash is one of them all."""
+        """Record lengths and hashes. A line longer than a block comes in parts; its hash combines them all."""
         whole = block.data.split(b"\n")
         if self.begun + max(map(len, whole)) > self.max_line:
             self.long_lines(block, whole)
         if self.begun:
             self.hashes[-1] = hash((self.hashes[-1], whole[0])) | 1
         fresh = whole[1:] if self.begun else whole
-        if not whole[-1]:  # after the end of the last line
+        if not whole[-1]:  # after the last line end
             fresh = fresh[:-1]
         self.hashes.extend([hash(text := line.strip()) & -2 | (len(text) >= SHORT) for line in fresh])
         self.begun = len(whole[-1]) + (self.begun if len(whole) == 1 else 0)
@@ -211,7 +211,7 @@ class FileCheck:
     def long_lines(self, block: FileBlock, whole: list[bytes]) -> None:
         at, begun = 0, self.begun
         for line in whole:
-            if begun <= self.max_line < begun + len(line):  # in bytes: of characters there may be fewer
+            if begun <= self.max_line < begun + len(line):  # in bytes; there may be fewer characters
                 length = begun + len(line.decode("utf-8", "replace").removesuffix("\r"))
                 if length > self.max_line:
                     start = FileBlock(block.data, block.line, block.byte - begun)
@@ -219,7 +219,8 @@ class FileCheck:
             at, begun = at + len(line) + 1, 0
 
     def rows(self, format: str) -> None:
-        """Rows that do not parse, and cells of columns of numbers that hold none; the byte is where the line begins."""
+        """Report rows that do not parse, and non-numeric cells in numeric columns; the byte is that of the line
+        start."""
         broken: list[Row] = []
         columns = Columns(self.findings.keep)
         try:
@@ -236,7 +237,7 @@ class FileCheck:
         self.report(columns)
 
     def numbers(self) -> None:
-        """Plain text whose first line is numbers: a table of them, without a header."""
+        """Check plain text whose first line is numbers: a numeric table without a header."""
         rows = plain_rows(self.text())
         first = next(rows, None)
         if first is None or any(number_in(cell) is None for cell in first.cells.values()):
@@ -255,13 +256,13 @@ class FileCheck:
             self.hashes = array("q", bytes(8 * len(self.hashes)))
 
     def place(self, kind: str, found: list[tuple[int, str]]) -> None:
-        """Add what was found at lines (rising), with the bytes where they begin."""
+        """Add findings at (ascending) lines, with the bytes where the lines begin."""
         lines = [line for line, _ in found]
         for (line, what), (byte, _) in zip(found, located(self.path, lines), strict=True):
             self.findings.add(kind, self.file, line, byte, what)
 
     def sentences(self) -> None:
-        """A hash for each sentence, in the place of those of lines; and words with another number of columns."""
+        """Replace the hashes of lines by those of sentences, and report words with a different number of columns."""
         hashes = array("q", bytes(8 * len(self.hashes)))
         words, broken, columns = list[str](), list[tuple[int, str]](), (0, 0)
         first = 0
@@ -281,7 +282,7 @@ class FileCheck:
                 words.append(line.strip())
                 columns = columns if columns[0] else (number, len(cells))
                 if len(cells) != columns[1] and len(broken) < self.findings.room("broken row"):
-                    broken.append((number, f"{len(cells)} columns where line {columns[0]} has {columns[1]}"))
+                    broken.append((number, f"{len(cells)} columns, but line {columns[0]} has {columns[1]}"))
                 elif len(cells) != columns[1]:
                     self.findings.rest["broken row"] += 1
         close()
@@ -293,13 +294,13 @@ class FileCheck:
 
 
 def _beginning(path: Path) -> list[str]:
-    """Lines from the start of a file, all of them whole."""
+    """Return the lines of the first block of a file, all of them whole."""
     block = next(blocks(path), None)
     return [] if block is None else block.data.decode("utf-8", "replace").split("\n")
 
 
 def located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
-    """Where the lines of these numbers (rising) begin, and their bytes; reads as far as the last of them."""
+    """Yield the start and content of the lines with these (ascending) numbers; reads only up to the last one."""
     wanted = iter(numbers)
     number = next(wanted, None)
     for block in blocks(path):

@@ -1,8 +1,8 @@
-"""What makes held-out figures too good: held-out data that are in the training data too, or that changed since.
+"""Detects what makes held-out figures too good: overlap with the training data, or data that changed since training.
 
-Held-out data of their own (`data.valid`, `evaluate --data`) are compared with the training data by content: record by
-record, or of whole texts paragraph by paragraph (line by line, block by block, where there are none). Only the held-out
-part is kept in memory, as hashes; the training data are read past them.
+Separate held-out data (`data.valid`, `evaluate --data`) are compared with the training data by content: record by
+record, or for whole texts paragraph by paragraph (line by line or block by block, if there are none). Only the hashes
+of the held-out part are kept in memory; the training data are streamed past them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
 MUCH = 0.05
-"""Of the held-out text: below it, lines that are the same may be so by chance ("yes .")."""
+"""Below this share of the held-out text, matches may be due to chance ("yes .")."""
 LARGE = 100_000_000
-"""Bytes of training data that an evaluation on other files is not to wait for."""
+"""Above this many bytes of training data, evaluations on other files skip the comparison."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the held-out data is in the training data too; sizes are bytes of text."""
+    """How much of the held-out data is also in the training data; sizes are in bytes of text."""
 
     unit: Unit | Literal["record"]
     common: int
@@ -46,14 +46,14 @@ class Overlap:
     def __str__(self) -> str:
         percent = f"{100 * self.share:.0f}" if self.share >= 0.1 else f"{100 * self.share:.1g}"
         held_out = f"{self.common:,} of {self.units:,} held-out {self.unit}s"
-        chance = " (so few may be by chance)" if self.share < MUCH else ""
+        chance = " (so few may be due to chance)" if self.share < MUCH else ""
         return f"{held_out} ({percent} % of the text) are also in the training data{chance}"
 
 
 def overlap(train: Asked, valid: Asked) -> Overlap | None:
-    """Of the training part of one and the held-out part of the other; None where no file is held out as a whole.
+    """Compare the training part of one with the held-out part of the other; None if no whole file is held out.
 
-    Where there is much to read, the result is kept in the cache.
+    For large data, the result is cached.
     """
     files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
     if valid.data.valid is None or not files:
@@ -87,7 +87,7 @@ def _size(asked: Asked, split: Split) -> int:
 
 def _compared(train: Asked, valid: Asked) -> Overlap:
     unit = _unit(train, valid)
-    known: dict[bytes, tuple[int, int]] = {}  # how often it is held out, and how many bytes that is
+    known: dict[bytes, tuple[int, int]] = {}  # how often it is held out, and its bytes
     for text in _contents(valid, "valid", unit):
         times, size = known.get(hashed := digest(text), (0, 0))
         known[hashed] = times + 1, size + bytes_of(text)
@@ -97,7 +97,7 @@ def _compared(train: Asked, valid: Asked) -> Overlap:
 
 
 def _unit(train: Asked, valid: Asked) -> Unit | Literal["record"]:
-    """Records, unless both are whole texts; where one of them is, lines."""
+    """Return the unit of comparison: records, unless both are whole texts; if one of them is, lines."""
     whole = [_whole_texts(train, "train"), _whole_texts(valid, "valid")]
     if all(whole):
         files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
@@ -114,7 +114,7 @@ def _whole_texts(asked: Asked, split: Split) -> bool:
 
 
 def _contents(asked: Asked, split: Split, unit: Unit | Literal["record"]) -> Iterator[str]:
-    """All units that are not blank."""
+    """Yield all units that are not blank."""
     cut = None if unit == "record" else cutter(unit, asked.symbols)
     for record in read(asked.data, split, asked.roles, asked.symbols):
         text = content(record)
@@ -126,7 +126,7 @@ def _contents(asked: Asked, split: Split, unit: Unit | Literal["record"]) -> Ite
 
 
 def measured_on_own(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> dict[str, str]:
-    """What is known of a run's own held-out data, and whether they are still those of the training."""
+    """Return what is known of a run's own held-out data, and whether they have changed since training."""
     noted = {key: str(environment[key]) for key in ("held_out", "overlap") if key in environment}
     if (change := _change(data, asked, environment)) is None:
         return noted
@@ -135,36 +135,36 @@ def measured_on_own(data: DataSettings, asked: Asked | None, environment: Mappin
 
 
 def measured_on_other(train: Asked | None, valid: DataSettings) -> dict[str, str]:
-    """Whether other data are in the training data; nothing where that cannot be known, or not at once."""
+    """Return the overlap of other data with the training data; empty if it is unknown or slow to compute."""
     if train is None:
         return {}
     try:
         if not 0 < _size(train, "train") <= LARGE:
             return {}
         found = overlap(train, replace(train, data=valid))
-    except DataError:  # the training data are not there any more
+    except DataError:  # the training data no longer exist
         return {}
     return {} if found is None or not found.common else {"overlap": str(found)}
 
 
 def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> str | None:
-    """How the data differ from those that a run was trained on; None where they do not, or where nothing is known."""
+    """Describe how the data differ from a run's training data; None if they do not, or if nothing is known."""
     trained, _, held = str(environment.get("data", "")).rpartition("-")
     if not held:
         return None
     if data.valid is not None:
         same = fingerprint(data, "valid").startswith(held)
-        return None if same else "the held-out data have changed since the training"
+        return None if same else "the held-out data have changed since training"
     if both_fingerprints(data) == f"{trained}-{held}":
         return None
-    what = "the data have changed since the training"
+    what = "the data have changed since training"
     if all(isinstance(source, str) for source in sources(data, "train")):
-        return f"{what}: these built-in sets depend on the version of Python"
+        return f"{what}: these built-in sets depend on the Python version"
     if data.hold_out_by == "number":
-        what = f"{what}, and this run holds out records by their number"
+        what = f"{what}, and this run holds out records by number"
         return f"{what}: some that it was trained on may now be held out"
     if asked is None:
         return f"{what}: some of what is held out now may have been trained on"
     now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
-    count = "" if now is None else f" {now.count} are held out now" + (f", {then} then" if then else "")
-    return f"{what}:{count}; chosen by content, nothing that was trained on is among them unless it was edited"
+    count = "" if now is None else f" {now.count} are held out now" + (f", {then} before" if then else "")
+    return f"{what}:{count}; they are chosen by content, so none of them was trained on, unless it was edited"

@@ -1,13 +1,12 @@
-"""Looks at files before a model does: what would stop training, spoil it, or make its numbers wrong.
+"""Checks data files for anything that would stop training, spoil it, or distort its figures.
 
-Faults: bytes that are no UTF-8, NUL bytes, control characters, mixed ends of lines, lines longer than a
-limit, rows that do not parse, series with a number missing, lines of the validation data that are in the training
-data too. Notes, which may be as they should be: a BOM, empty lines, lines that occur twice, replacement characters,
-short lines in both training and validation, columns that forecasts leave out. Of .parquet and .npy files, the rows are
-looked at as the lines of others are; of words in columns (CoNLL), the sentences.
+Faults: invalid UTF-8, NUL bytes, control characters, mixed line ends, lines longer than a limit, rows that do not
+parse, series with a missing number, validation lines that are also in the training data. Notes, which may be harmless:
+a BOM, empty lines, duplicate lines, replacement characters, short lines in both training and validation data, columns
+that forecasts leave out. In .parquet and .npy files, rows are checked like lines; in CoNLL columns, sentences are.
 
-Files are streamed. What stays in memory is a hash of 8 bytes for each line (and, while they are compared, a
-sorted copy), and the first findings of each kind.
+Files are streamed. Memory holds an 8-byte hash per line (and, during comparison, a sorted copy), and the first findings
+of each kind.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ __all__ = ["Finding", "examine"]
 
 CHUNK = 1 << 16
 MOST = 0.5
-"""Where more of the validation lines than this share are in the training data, it is not by chance."""
+"""Above this share, validation lines in the training data are not due to chance."""
 
 
 def examine(
     files: Sequence[str], valid: Sequence[str] = (), max_line: int = 10_000, keep: int = 3, format: str = "auto"
 ) -> list[Finding]:
-    """All that is found in files, folders or patterns, by kind: how often, and the first `keep` places."""
+    """Return all findings in files, folders or patterns by kind: how often, and the first `keep` places."""
     findings = Findings(keep)
     train, held = (_hashes(names, max_line, findings, format) for names in (files, valid))
     known = _sorted(train)
@@ -58,14 +57,14 @@ def _located(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
 
 
 def _sorted(hashes: dict[Path, Hashes]) -> Hashes:
-    """The hashes of all lines that are not blank."""
+    """Return the sorted hashes of all lines that are not blank."""
     whole: Hashes = np.concatenate([np.empty(0, "int64"), *(of_file[of_file != 0] for of_file in hashes.values())])
     whole.sort()
     return whole
 
 
 def _among(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
-    """Which of the hashes are among those that are sorted?"""
+    """Return a mask of the hashes that are among the sorted ones."""
     if not len(ordered):
         return np.zeros(len(hashes), bool)
     found: NDArray[np.bool_] = ordered[np.searchsorted(ordered[:-1], hashes)] == hashes
@@ -73,12 +72,12 @@ def _among(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
 
 
 def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings) -> None:
-    """Lines that occur before, here or in an earlier file."""
+    """Report lines that occurred earlier, in the same file or a previous one."""
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     room = min(len(again), findings.room("duplicate"))
     findings.rest["duplicate"] += len(again) - room
     again = np.unique(again)
-    first = np.full(len(again), -1)  # the running number of the line where each of them occurred first
+    first = np.full(len(again), -1)  # the overall number of the line where each one first occurred
     base = 0
     for path, of_file in hashes.items():
         found: dict[int, int] = {}
@@ -91,14 +90,14 @@ def _duplicates(hashes: dict[Path, Hashes], ordered: Hashes, findings: Findings)
             else:
                 first[which] = base + index
         for (number, before), (byte, text) in zip(found.items(), _located(path, list(found)), strict=True):
-            what = f"as {_place(hashes, before)}: {_shown(text)}"
+            what = f"same as {_place(hashes, before)}: {_shown(text)}"
             findings.add("duplicate", str(path), number, byte, what)
         room -= len(found)
         base += len(of_file)
 
 
 def _place(hashes: dict[Path, Hashes], running: int) -> str:
-    """The file and line of a running number over all files."""
+    """Return the file and line of a line number counted across all files."""
     for path, of_file in hashes.items():
         if running < len(of_file):
             return f"{path}, {'row' if is_table(path) else 'line'} {running + 1}"
@@ -107,7 +106,7 @@ def _place(hashes: dict[Path, Hashes], running: int) -> str:
 
 
 def _overlap(held: dict[Path, Hashes], known: Hashes, much: bool, findings: Findings) -> None:
-    """Lines of the validation data that are in the training data."""
+    """Report lines of the validation data that are in the training data."""
     for path, of_file in held.items():
         inside = _among(of_file, known) & (of_file != 0)
         long = inside & ((of_file & 1 == 1) | much)
@@ -119,7 +118,7 @@ def _overlap(held: dict[Path, Hashes], known: Hashes, much: bool, findings: Find
 
 
 def _indices(hashes: Hashes, chosen: Hashes) -> Iterator[int]:
-    """Where hashes are among the chosen ones, a chunk at a time."""
+    """Yield the positions of hashes that are among the chosen ones, chunk by chunk."""
     for start in range(0, len(hashes), CHUNK):
         yield from (start + int(index) for index in np.flatnonzero(_among(hashes[start : start + CHUNK], chosen)))
 

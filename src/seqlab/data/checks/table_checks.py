@@ -1,6 +1,6 @@
-"""What can be wrong with the rows of a .parquet or .npy file: the same kinds of findings as in texts, found by row.
+"""Finds faults in the rows of .parquet and .npy files: the same kinds of findings as in text, by row.
 
-A finding's line is the row, from 1, and its byte is 0: rows have no place in the file that a person could go to.
+A finding's line is the row, from 1, and its byte is 0: rows have no position in the file that users could go to.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SIGNS = {
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is made of rows and not of lines."""
+    """Return True if a file consists of rows, not lines."""
     return format_of(path) in ("parquet", "npy")
 
 
 class TableCheck:
-    """Reads one file, adds to the findings, and gives a hash for each row, as `FileCheck` does for lines."""
+    """Reads one file, adds to the findings, and computes a hash per row, as `FileCheck` does per line."""
 
     def __init__(self, path: Path, max_line: int, findings: Findings) -> None:
         self.path, self.file, self.max_line, self.findings = path, str(path), max_line, findings
@@ -42,7 +42,7 @@ class TableCheck:
 
     def run(self) -> Hashes:
         if size_of(self.path) == 0:
-            self.findings.add("empty file", self.file, 1, 0, "there is nothing in it")
+            self.findings.add("empty file", self.file, 1, 0, "the file is empty")
             return np.empty(0, "int64")
         if format_of(self.path) == "npy" and (mapped(self.path).dtype.kind == "f" or mapped(self.path).ndim > 2):
             self.series()
@@ -55,7 +55,7 @@ class TableCheck:
             self.cells(row)
             scalars = {name: cell for name, cell in row.cells.items() if not isinstance(cell, list)}
             columns.add(Row(row.line, scalars, group=row.group))
-            if single:  # pieces of one sequence are no rows that could occur twice
+            if single:  # pieces of one sequence are not rows that could be duplicates
                 continue
             text = _text(row.cells)
             self.hashes.append((hash(text) & -2 | (len(text) >= SHORT)) if text.strip() else 0)
@@ -69,24 +69,24 @@ class TableCheck:
         return np.frombuffer(self.hashes, "int64") if self.hashes else np.empty(0, "int64")
 
     def series(self) -> None:
-        """An array that holds series: floats, or several axes."""
+        """Check an array that holds series: floats, or more than two axes."""
         array = mapped(self.path)
         if array.dtype.kind not in "iufb":
-            raise DataError(f"an array of {array.dtype}", where=self.file, hint="series are of numbers")
+            raise DataError(f"an array of {array.dtype}", where=self.file, hint="give an array of numbers")
         for start in range(0, len(array), PIECE):
             holes = np.argwhere(~np.isfinite(array[start : start + PIECE]))
             room = self.findings.room("missing number")
             for row, *others in holes[:room].tolist():
                 place = ", ".join(str(one + 1) for one in (start + row, *others))
-                self.findings.add("missing number", self.file, start + row + 1, 0, f"no number at ({place})")
+                self.findings.add("missing number", self.file, start + row + 1, 0, f"NaN or infinite at ({place})")
             self.findings.rest["missing number"] += len(holes[room:])
 
     def columns(self) -> None:
         file = Parquet(self.path)
         for name in dict.fromkeys(file.schema.names):
-            what = f"column '{name}' is {file.type(name)}: neither text, number nor a list of them"
+            what = f"column '{name}' is {file.type(name)}: neither text nor numbers nor a list of them"
             if file.schema.names.count(name) > 1:
-                what = f"column '{name}' is there twice"
+                what = f"column '{name}' appears twice"
             elif file.kind(name) == "number":
                 self.numbers.add(name)
             if name not in _readable(file):
@@ -95,7 +95,7 @@ class TableCheck:
     def cells(self, row: Row) -> None:
         for name, value in row.cells.items():
             place = f"{row.place}, column '{name}'" if row.group is not None else row.place
-            if value is None and name not in self.numbers:  # those are looked at by column
+            if value is None and name not in self.numbers:  # those are checked by column
                 self.findings.add("null value", self.file, row.line, 0, place)
             elif isinstance(value, str):
                 self.text(value, row.line, place)
@@ -119,12 +119,16 @@ class TableCheck:
                 self.findings.add("null value", self.file, number, 0, f"{place}: an element of the list")
             elif isinstance(element, int) and element < 0:
                 self.findings.add(
-                    "negative number", self.file, number, 0, f"{place}: {element} can be no id (a series may have it)"
+                    "negative number",
+                    self.file,
+                    number,
+                    0,
+                    f"{place}: {element} cannot be an id (a series may contain it)",
                 )
 
 
 def located_rows(path: Path, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
-    """The rows of these numbers (rising), as `located` gives lines; reads as far as the last of them."""
+    """Yield the rows with these (ascending) numbers, as `located` yields lines; reads only up to the last one."""
     wanted = iter(numbers)
     number = next(wanted, None)
     for row in _rows(path) if numbers else ():
@@ -150,6 +154,6 @@ def _readable(file: Parquet) -> list[str]:
 
 
 def _text(cells: Mapping[str, object]) -> str:
-    """A row as one text, to be compared and shown."""
+    """Return a row as one text, for comparing and showing."""
     values = (" ".join(map(str, value)) if isinstance(value, list) else value for value in cells.values())
     return "\t".join(str(value) for value in values if value is not None)

@@ -1,10 +1,10 @@
-"""Files that belong together line by line, as corpora of translations come: train.de and train.en.
+"""Files aligned line by line, as translation corpora come: train.de and train.en.
 
-They are named by what their names share, and their suffixes are the columns, each of which may be packed (train.de.gz):
+They are named by their common stem, and their suffixes act as columns; each file may be gzipped (train.de.gz):
 
     data.train=multi30k/train data.columns={source: de, target: en}
 
-Where `data.columns` is empty, they are train.source and train.target.
+If `data.columns` is empty, they are train.source and train.target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
 PAIR = ("source", "target")
-"""What two texts are to each other where nothing else is said."""
+"""The default roles of two aligned texts."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Aligned:
     """Files that are read side by side."""
 
     stem: Path
-    """What their names share."""
+    """Their common stem."""
     suffixes: Mapping[str, str]
     """By role."""
     files: Mapping[str, Path]
-    """By role, those that are there."""
+    """By role; only files that exist."""
 
     def __str__(self) -> str:
         return f"{self.stem}.{{{','.join(dict.fromkeys(self.suffixes.values()))}}}"
@@ -44,18 +44,18 @@ class Aligned:
 
     def file(self, role: str) -> Path:
         if role not in self.suffixes:
-            hint = f"say so by its suffix: data.columns.{role}"
+            hint = f"give its suffix: data.columns.{role}"
             raise DataError(f"which file is '{role}'?", where=str(self), hint=hint)
         if role not in self.files:
-            hint = f"data.columns.{role} should be the suffix of a file"
+            hint = f"set data.columns.{role} to the suffix of an existing file"
             raise DataError(f"no file '{self.stem}.{self.suffixes[role]}' beside '{self.paths[0]}'", hint=hint)
         return self.files[role]
 
 
 def find_aligned(name: str, data: DataSettings) -> list[Aligned]:
-    """The files that a name stands for, or several of them for a pattern; none where there are no such files.
+    """Return the aligned files with this stem, or several sets for a pattern; an empty list if none exist.
 
-    A file or a folder of that very name is what is meant, unless the format is given.
+    An existing file or folder of exactly that name takes precedence, unless the format is given.
     """
     path = Path(name).expanduser()
     suffixes = {role: str(column) for role, column in data.columns.items()} or {role: role for role in PAIR}
@@ -79,7 +79,7 @@ def _beside(stem: Path, suffixes: Mapping[str, str]) -> Aligned:
 
 
 def similar_files(name: str) -> str | None:
-    """A hint where a name is no file, but several plain texts have it before their suffixes."""
+    """Return a hint if a name is not a file but the stem of several plain-text files."""
     path = Path(name).expanduser()
     if not path.name or path.exists() or glob.has_magic(name):
         return None
@@ -89,11 +89,11 @@ def similar_files(name: str) -> str | None:
         return None
     first, second = (one.removeprefix(f"{path.name}.") for one in found[:2])
     listed = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-    return f"there are {listed}; two are read side by side by data.columns={{source: {first}, target: {second}}}"
+    return f"found {listed}; to read two side by side, set data.columns={{source: {first}, target: {second}}}"
 
 
 def aligned_records(source: Aligned, roles: Sequence[str]) -> Iterator[Record]:
-    """A record a line, which may be empty; files of different lengths are an error."""
+    """Yield one record per line, which may be empty; files of different lengths are an error."""
     paths = [source.file(role) for role in roles]
     texts = [(line.removesuffix("\r") for _, line in lines(pieces(path), str(path))) for path in paths]
     for number, side_by_side in enumerate(zip_longest(*texts), 1):
@@ -108,4 +108,4 @@ def _uneven(paths: Sequence[Path]) -> DataError:
     first = paths[0]
     other = next(path for path in paths if counts[path] != counts[first])
     what = f"{counts[first]:,} lines, but {other} has {counts[other]:,}"
-    return DataError(what, where=str(first), hint="each line of one must belong to the same line of the other")
+    return DataError(what, where=str(first), hint="each line must correspond to the same line of the other file")

@@ -1,4 +1,4 @@
-"""Arrays of whole numbers or of texts in .npy files: one long sequence, or a sequence a row."""
+"""Arrays of integers or strings in .npy files: one long sequence, or one sequence per row."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from seqlab.data.records import Record
 from seqlab.errors import DataError
 
 PIECE = 1 << 18
-"""Elements of a long sequence that come at once."""
+"""Elements of a long sequence to yield at once."""
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    """Mapped, not read: it may be larger than memory. Arrays of objects, which would be unpickled, are refused."""
+    """Memory-map an array, which may be larger than memory. Object arrays, which need unpickling, are rejected."""
     if path.suffix.lower() == ".gz":
-        raise DataError("a packed .npy file cannot be mapped", where=str(path), hint="unpack it: gunzip FILE")
+        raise DataError("a packed .npy file cannot be memory-mapped", where=str(path), hint="unpack it: gunzip FILE")
     try:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
-        what = f"no array that can be read ({' '.join(str(error).split())[:100]})"
-        raise DataError(what, where=str(path), hint="write it with numpy.save, not of objects") from None
+        what = f"not a readable array ({' '.join(str(error).split())[:100]})"
+        raise DataError(what, where=str(path), hint="write it with numpy.save, without Python objects") from None
     except OSError as error:
         what = f"cannot be read ({error.strerror or error})"
         raise DataError(what, where=str(path), hint="check its permissions") from None
@@ -33,19 +33,19 @@ def mapped(path: Path) -> NDArray[Any]:
 
 
 def opened_array(path: Path) -> NDArray[Any]:
-    """One that holds sequences of symbols."""
+    """Memory-map an array that holds sequences of symbols."""
     array = mapped(path)
     if array.ndim not in (1, 2):
-        hint = "one sequence is (length,), several are (rows, length): reshape it"
+        hint = "reshape it to (length,) for one sequence or (rows, length) for several"
         raise DataError(f"an array with {array.ndim} axes {array.shape}", where=str(path), hint=hint)
     if array.dtype.kind not in "iuU":
-        hint = "sequences are of whole numbers (or texts): quantise it, as in array.round().astype(int)"
+        hint = "give integers (or strings): quantise it, for example with array.round().astype(int)"
         raise DataError(f"an array of {array.dtype}", where=str(path), hint=hint)
     return array
 
 
 def rows_of(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, NDArray[Any], bool]]:
-    """(row, elements, whether the sequence ends): the rows of a table; a single sequence in pieces, of a part."""
+    """Yield (row, elements, whether the sequence ends): the rows of a table, or pieces of (part of) one sequence."""
     array = opened_array(path)
     if array.ndim == 2:
         yield from ((number, row, True) for number, row in enumerate(array, 1))
@@ -57,16 +57,16 @@ def rows_of(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tup
 
 
 def array_records(path: Path, role: str, start: int = 0, stop: int | None = None) -> Iterator[Record]:
-    """Sequences as texts: the numbers with blanks between them."""
+    """Yield sequences as text: the numbers separated by blanks."""
     counted = "row" if opened_array(path).ndim == 2 else "element"
     for number, row, ends in rows_of(path, start, stop):
         text = _texts(row, path, number) if row.dtype.kind == "U" else " ".join(_decimals(row))
-        # pieces of one sequence follow each other like lines: a blank keeps the last symbol of one from the next
+        # pieces of a sequence follow each other like lines: a blank separates the last symbol of one from the next
         yield Record({role: text if ends else f"{text} "}, str(path), number, ends, counted)
 
 
 def _decimals(row: NDArray[Any]) -> Iterable[str]:
-    """A look-up, where it can be one, is six times as fast as writing a number."""
+    """Format numbers with a lookup table where possible, which is six times as fast."""
     return map((_small().__getitem__ if row.dtype in ("uint8", "uint16") else str), row.tolist())
 
 
@@ -81,9 +81,9 @@ def _texts(row: NDArray[Any], path: Path, number: int) -> str:
     try:
         return joined(row.tolist())
     except ValueError as error:
-        raise DataError(str(error), where=f"{path}, row {number}", hint="give every symbol a name") from None
+        raise DataError(str(error), where=f"{path}, row {number}", hint="give every symbol a non-empty name") from None
 
 
 def array_cut(path: Path, share: float) -> int:
-    """The element where the last `share` of a single sequence begins."""
+    """Return the element where the last `share` of a single sequence begins."""
     return int(len(opened_array(path)) * (1 - share))

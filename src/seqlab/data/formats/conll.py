@@ -1,10 +1,11 @@
-"""Words in columns: a token a line, its columns apart by tabs or else by blanks, an empty line between sentences.
+"""Words in columns: one token per line, columns separated by tabs or else blanks, an empty line between sentences.
 
     EU NNP B-NP B-ORG
     rejects VBZ B-VP O
 
-CoNLL-U has ten columns apart by tabs, and lines that are no words: comments (#), several words written as one (ids as
-1-2), words that are understood but not written (1.1). Elsewhere # is a word like any other. `-DOCSTART-` is none.
+CoNLL-U has ten columns separated by tabs, and lines that are not words: comments (#), several words written as one (ids
+such as 1-2), and words that are understood but not written (1.1). In other formats, # is an ordinary word. `-DOCSTART-`
+is not a word.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from seqlab.data.records import Record
 from seqlab.errors import DataError
 
 COLUMNS = {"conll": {"text": 0, "tags": -1}, "conllu": {"text": 1, "tags": 3}}
-"""Where words and tags stand unless `data.columns` says otherwise: from 0, or from the end (-1)."""
+"""The columns of words and tags unless `data.columns` sets them, from 0, or from the end (-1)."""
 NO_WORD = re.compile(r"#|\d+[-.]\d+\t")
 DOCUMENT = "-DOCSTART-"
 FEWEST = 20
-"""Words that are enough to know a file of columns by."""
+"""Words needed to recognise a file of columns."""
 
 
 def looks_like_columns(lines: Iterable[str]) -> bool:
-    """Whether lines are words in columns, though the name of their file does not say so: all have as many columns."""
+    """Return True if lines look like words in columns, whatever the file name: all have the same number of columns."""
     found = [cells_of(line) for line in lines]
     words = [cells for cells in found if cells and cells[0] != DOCUMENT]
     counts = {len(cells) for cells in words}
@@ -34,26 +35,26 @@ def looks_like_columns(lines: Iterable[str]) -> bool:
 
 
 def columns_of(roles: Iterable[str], named: Mapping[str, str | int], format: str, file: str) -> dict[str, int]:
-    """The number of each role's column in a file."""
+    """Return the number of each role's column in a file."""
     found = {}
     for role in roles:
         column = named.get(role, COLUMNS[format].get(role))
         if column is None:
-            hint = f"add data.columns.{role}, a number that counts from 0 (or, from the end, -1)"
-            raise DataError(f"which column is '{role}'? A file of columns has no names", where=file, hint=hint)
+            hint = f"set data.columns.{role} to a number, counted from 0 (or -1 from the end)"
+            raise DataError(f"which column is '{role}'? Columns have no names in this format", where=file, hint=hint)
         try:
             found[role] = int(column)
         except ValueError:
-            hint = "give a number that counts from 0 (or, from the end, -1)"
-            what = f"data.columns.{role} is '{column}', but columns have no names here"
+            hint = "give a number, counted from 0 (or -1 from the end)"
+            what = f"data.columns.{role} is '{column}', but columns have no names in this format"
             raise DataError(what, where=file, hint=hint) from None
     return found
 
 
 def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str, int], format: str) -> Iterator[Record]:
-    """A record a sentence: for each role what stands in its column, with blanks between the words."""
+    """Yield one record per sentence: for each role, the contents of its column, separated by blanks."""
     held: dict[str, list[str]] = {role: [] for role in columns}
-    first, model = 0, (0, 0)  # the first line of the sentence; a line of the file and how many columns it has
+    first, model = 0, (0, 0)  # the first line of the sentence; the first line of the file with its number of columns
     for number, line in lines:
         cells = cells_of(line)
         if not cells or cells[0] == DOCUMENT:
@@ -63,8 +64,8 @@ def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str,
         elif format == "conll" or not NO_WORD.match(line):
             model = model if model[0] else (number, len(cells))
             if len(cells) != model[1]:
-                what = f"{len(cells)} columns where line {model[0]} has {model[1]}"
-                raise DataError(what, where=f"{file}, line {number}, column {len(cells)}", hint="put the line right")
+                what = f"{len(cells)} columns, but line {model[0]} has {model[1]}"
+                raise DataError(what, where=f"{file}, line {number}, column {len(cells)}", hint="correct the line")
             for role, column in columns.items():
                 held[role].append(_cell(cells, column, role, f"{file}, line {number}"))
             first = first or number
@@ -73,7 +74,8 @@ def sentences(lines: Iterable[tuple[int, str]], file: str, columns: Mapping[str,
 
 
 def cells_of(line: str) -> list[str]:
-    """Where there is a tab, blanks belong to words ("10 000"); an empty line has none."""
+    """Split a line into cells: at tabs if there are any ("10 000" stays one word), else at blanks; [] if it is
+    empty."""
     line = line.removesuffix("\r")
     if not line.strip():
         return []

@@ -1,13 +1,12 @@
 """The records of one file, whatever its format.
 
-Plain text (everything without another extension): a record is the file (in pieces, every character kept), a
-paragraph or a line (without the \\n or \\r\\n at its end; an empty one only with `empty_lines`). Text is UTF-8, and a
-BOM at its start is dropped. .jsonl (an object a line), .csv and .tsv (a header, then rows), .parquet: a record is a
-row.
-Two files side by side (`data/formats/aligned.py`): a record is a line of each.
-.conll and .bio (a token a line), .conllu: a record is a sentence (`data/formats/conll.py`).
-.npy: an array, one long sequence or a sequence a row. .fasta (.fa, .fna, .faa): the letters of each sequence,
-without its header and ends of lines.
+Plain text (any other extension): a record is the file (in pieces, every character kept), a paragraph or a line (without
+its final \\n or \\r\\n; empty lines only with `empty_lines`). Text is UTF-8, and an initial BOM is dropped.
+.jsonl (one object per line), .csv and .tsv (a header, then rows), .parquet: a record is a row.
+Two aligned files (`data/formats/aligned.py`): a record is one line from each.
+.conll and .bio (one token per line), .conllu: a record is a sentence (`data/formats/conll.py`).
+.npy: an array, either one long sequence or one sequence per row. .fasta (.fa, .fna, .faa): the letters of each
+sequence, without header and line ends.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from seqlab.errors import DataError, nearest
 from seqlab.recipe import DataSettings
 
 SHORTEST = 100
-"""Bytes, or elements, of a text that a part can be held out of."""
+"""The fewest bytes (or elements) of a text that can be split."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is wanted of every file: a field for each role; with `symbols`, lists and arrays may be read too."""
+    """What to read from every file: a field per role; with `symbols`, lists and arrays are accepted too."""
 
     data: DataSettings
     roles: tuple[str, ...]
@@ -43,8 +42,8 @@ class Asked:
 
     def only_role(self, where: str) -> str:
         if len(self.roles) != 1:
-            hint = "give a .jsonl, .csv, .tsv or .parquet file with these columns, or what aligned files' names share"
-            raise DataError(f"plain text cannot give {' and '.join(self.roles)}", where=where, hint=hint)
+            hint = "give a .jsonl, .csv, .tsv or .parquet file with these columns, or the common stem of aligned files"
+            raise DataError(f"plain text does not provide {' and '.join(self.roles)}", where=where, hint=hint)
         return self.roles[0]
 
 
@@ -55,12 +54,12 @@ def format_in(path: Path | Aligned, data: DataSettings) -> str:
 
 
 def bytes_in(path: Path | Aligned) -> int:
-    """Of a file or of all those side by side, unpacked."""
+    """Return the unpacked size of a file, or of aligned files together."""
     return sum(map(size_of, path.paths)) if isinstance(path, Aligned) else size_of(path)
 
 
 def records_of(path: Path | Aligned, asked: Asked, start: int = 0, stop: int | None = None) -> Iterator[Record]:
-    """The records of one file, or of a part of a text that can be cut; a file without any is an error."""
+    """Yield the records of one file, or of part of a text that can be cut; a file without records is an error."""
     format, none = format_in(path, asked.data), True
     if isinstance(path, Aligned):
         records = aligned_records(path, asked.roles)
@@ -82,15 +81,15 @@ def records_of(path: Path | Aligned, asked: Asked, start: int = 0, stop: int | N
         none = False
         yield record
     if none:
-        what = "empty file" if bytes_in(path) == 0 else "no records in it"
-        raise DataError(what, where=str(path), hint="leave it out or fill it")
+        what = "empty file" if bytes_in(path) == 0 else "no records"
+        raise DataError(what, where=str(path), hint="remove it or fill it")
 
 
 # ---------------------------------------------------------------------- where a file can be cut
 
 
 def texts_in(path: Path | Aligned, data: DataSettings, at_most: int) -> int | None:
-    """How many texts that can be cut anywhere are in a file, counted so far; None where a record is a row or line."""
+    """Count the texts that can be cut anywhere, stopping at `at_most`; None if the file's records are rows or lines."""
     if isinstance(path, Aligned):
         return None
     format = format_in(path, data)
@@ -107,14 +106,14 @@ def texts_in(path: Path | Aligned, data: DataSettings, at_most: int) -> int | No
 
 
 def cut_of(path: Path, data: DataSettings, share: float) -> int:
-    """Where the last `share` of a text begins, in bytes (elements, of an array); 0 if it is too short to be cut."""
+    """Return where the last `share` of a text begins, in bytes (or array elements); 0 if it is too short to cut."""
     if format_in(path, data) == "npy":
         return array_cut(path, share) if len(opened_array(path)) >= SHORTEST else 0
     return cut_point(path, share) if size_of(path) >= SHORTEST else 0
 
 
 def plain_size(path: Path | Aligned, data: DataSettings) -> int | None:
-    """The bytes of a plain text that is not packed: what is read is what is encoded."""
+    """Return the size of an unpacked plain text in bytes; its bytes are encoded as they are."""
     if isinstance(path, Aligned) or format_in(path, data) not in ("txt", "fasta") or path.suffix.lower() == ".gz":
         return None
     return path.stat().st_size
@@ -141,7 +140,8 @@ def _stripped(text: Iterable[FilePiece], file: str) -> Iterator[tuple[int, str]]
 
 
 def _paragraphs(numbered: Iterable[tuple[int, str]], longest: int = BLOCK) -> Iterator[tuple[str, int, bool]]:
-    """Lines between blank lines, joined by \\n; of a very long one, pieces: all but the last end in \\n."""
+    """Yield the lines between blank lines, joined by \\n; very long blocks in pieces, all but the last ending in
+    \\n."""
     held: list[str] = []
     first = size = 0
     for number, line in numbered:
@@ -158,14 +158,14 @@ def _paragraphs(numbered: Iterable[tuple[int, str]], longest: int = BLOCK) -> It
 
 
 def sentence_records(text: Iterable[FilePiece], file: str, asked: Asked, format: str = "conll") -> Iterator[Record]:
-    """The sentences of a text whose words stand in columns."""
+    """Yield the sentences of a text with words in columns."""
     return sentences(lines(text, file), file, columns_of(asked.roles, asked.data.columns, format, file), format)
 
 
 def _of_fasta(text: Iterable[FilePiece], path: Path, asked: Asked) -> Iterator[Record]:
-    """Each sequence, its lines joined, in pieces if it is long. What stands before the first header is one too.
+    """Yield each sequence, its lines joined, in pieces if it is long. Text before the first header is a sequence too.
 
-    >name and whatever else is known
+    >name and any further description
     ACGTACGT
     ACGT
     """
@@ -192,7 +192,7 @@ def _of_fasta(text: Iterable[FilePiece], path: Path, asked: Asked) -> Iterator[R
 
 
 def _named(asked: Asked) -> dict[str, str]:
-    """The name of each role's column."""
+    """Return the column name of each role."""
     return {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
 
 
@@ -208,18 +208,18 @@ def _of_rows(rows: Iterable[Row], path: Path, asked: Asked, columns: Mapping[str
     for row in rows:
         if row.fault is not None:
             place = f"{path}, line {row.line}, column {row.column}"
-            raise DataError(row.fault, where=place, hint="see all such rows with `seqlab data check FILE`")
+            raise DataError(row.fault, where=place, hint="list all such rows with `seqlab data check FILE`")
         cells = {role: _cell(row, column, role, path, asked) for role, column in columns.items()}
         yield Record(cells, str(path), row.line, counted="line" if row.group is None else "row")
 
 
 def _cell(row: Row, column: str, role: str, path: Path, asked: Asked) -> str:
-    """A cell as text; a number or a truth value as JSON writes it, a list (where they are wanted) with blanks."""
+    """Return a cell as text: numbers and booleans as JSON, and lists (if `symbols` is set) separated by blanks."""
     where = f"{path}, {row.place}"
     if column not in row.cells:
-        hint = f"name the right one: data.columns.{role}; {nearest(column, (name[:30] for name in row.cells))}"
+        hint = f"set data.columns.{role} to the right one; {nearest(column, (name[:30] for name in row.cells))}"
         if format_in(path, asked.data) in ("csv", "tsv"):
-            hint += "; where the first line is no header, all are numbers from 0"
+            hint += "; without a header, columns are numbered from 0"
         raise DataError(f"no column '{column}'", where=where, hint=hint)
     value = row.cells[column]
     if isinstance(value, bool | int | float):
@@ -231,13 +231,15 @@ def _cell(row: Row, column: str, role: str, path: Path, asked: Asked) -> str:
             if isinstance(value, list):
                 value = joined(value)
         except ValueError as error:
-            raise DataError(f"column '{column}': {error}", where=where, hint="put the row right") from None
+            raise DataError(f"column '{column}': {error}", where=where, hint="correct the row") from None
     if not isinstance(value, str):
         lists = isinstance(value, list)
-        hint = "tokenizer.kind=symbols (or ids) reads lists" if lists else "fill it, or leave the row out"
-        raise DataError(f"column '{column}' is no text but {json.dumps(value)[:40]}", where=where, hint=hint)
+        hint = "to read lists, set tokenizer.kind=symbols (or ids)" if lists else "fill it, or remove the row"
+        raise DataError(f"column '{column}' is not text but {json.dumps(value)[:40]}", where=where, hint=hint)
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError(f"half of a UTF-16 pair in column '{column}'", where=where, hint="no UTF-8 text can hold it")
+        raise DataError(
+            f"a lone UTF-16 surrogate in column '{column}'", where=where, hint="remove it: UTF-8 cannot encode it"
+        )
     return value
 
 
@@ -251,6 +253,6 @@ def _parquet_rows(path: Path, asked: Asked) -> Iterator[Row]:
 
 def _of_array(path: Path, asked: Asked, start: int, stop: int | None) -> Iterator[Record]:
     if not asked.symbols:
-        hint = "tokenizer.kind=ids (or symbols) reads arrays"
-        raise DataError("an array is no text", where=str(path), hint=hint)
+        hint = "to read arrays, set tokenizer.kind=ids (or symbols)"
+        raise DataError("an array is not text", where=str(path), hint=hint)
     return array_records(path, asked.only_role(str(path)), start, stop)

@@ -1,4 +1,4 @@
-"""Finding files, and reading them in blocks of whole lines: never a whole file at once."""
+"""Finds files and reads them in blocks of whole lines, never a whole file at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import BinaryIO, cast
 from seqlab.errors import DataError, similar
 
 BLOCK = 1 << 20
-"""Bytes read at once; also about the length of a piece of a long text."""
+"""Bytes to read at once; also the approximate length of the pieces of a long text."""
 LONGEST_LINE = 1 << 24
-"""Where a line, a row or a quoted field stands for one example, it may have this many characters."""
+"""The most characters of a line, row or quoted field that holds one example."""
 BOM = b"\xef\xbb\xbf"
 FORMATS = {
     ".jsonl": "jsonl",
@@ -32,7 +32,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class FileBlock:
-    """Bytes of a file, and where they begin: `line` counts from 1, `byte` from 0 (after unpacking a .gz)."""
+    """Bytes of a file and where they begin: `line` counts from 1, `byte` from 0 (after unpacking a .gz)."""
 
     data: bytes
     line: int
@@ -49,10 +49,10 @@ class FilePiece:
 
 
 def find_files(source: str, also: Iterable[str] = ()) -> list[Path]:
-    """The files that a path, a folder or a pattern stands for, sorted; `also` are names to hint at.
+    """Return the files that a path, folder or pattern stands for, sorted; `also` are further names for hints.
 
-    A folder means all files below it, a pattern (`*`, `?`, `[...]`, `**`) what it matches; hidden and empty
-    files are left out of both.
+    A folder stands for all files below it, a pattern (`*`, `?`, `[...]`, `**`) for all matches; both skip hidden and
+    empty files.
     """
     path = Path(source).expanduser()
     if path.is_file():
@@ -62,12 +62,12 @@ def find_files(source: str, also: Iterable[str] = ()) -> list[Path]:
     elif glob.has_magic(source):
         found = (Path(name) for name in glob.iglob(str(path), recursive=True))
     elif path.exists():
-        raise DataError("neither a file nor a folder", where=source, hint="give a file that can be read twice")
+        raise DataError("neither a file nor a folder", where=source, hint="give a regular file: it is read twice")
     else:
         raise DataError(f"no file or folder '{source}'", hint=_similar(path, also))
     files = sorted(file for file in found if file.is_file() and _wanted(file, path))
     if not files:
-        raise DataError("no files here that are not empty", where=source, hint="check the path or the pattern")
+        raise DataError("no non-empty files here", where=source, hint="check the path or the pattern")
     return files
 
 
@@ -77,17 +77,17 @@ def _wanted(file: Path, root: Path) -> bool:
 
 
 def _similar(path: Path, also: Iterable[str]) -> str:
-    """What may have been meant by a path that is not there."""
+    """Return a hint with names similar to a path that does not exist."""
     if not path.parent.is_dir():
-        return f"there is no folder '{path.parent}' either"
+        return f"the folder '{path.parent}' does not exist either"
     names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
     if path.parent == Path("."):
         names += also
-    return similar(path.name, names) or f"nothing in '{path.parent}' has a name like it"
+    return similar(path.name, names) or f"nothing in '{path.parent}' has a similar name"
 
 
 def format_of(path: Path) -> str:
-    """By the extension (before a .gz); any other extension is plain text, txt."""
+    """Return the format by file extension (before a .gz); any other extension means plain text, txt."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -96,7 +96,7 @@ def format_of(path: Path) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file to read bytes from, a .gz unpacked; what goes wrong inside is a DataError."""
+    """Open a file for reading bytes, unpacking a .gz; failures inside become DataErrors."""
     try:
         if path.suffix.lower() == ".gz":
             with gzip.open(path, "rb") as unpacked:
@@ -105,13 +105,13 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             with path.open("rb") as file:
                 yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"damaged .gz file ({error})", where=str(path), hint="get it again") from None
+        raise DataError(f"damaged .gz file ({error})", where=str(path), hint="download or copy it again") from None
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", where=str(path), hint="check its permissions") from None
 
 
 def blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[FileBlock]:
-    """The bytes from `start` to `stop`, cut at ends of lines (`last_break` says where a line has no end)."""
+    """Yield the bytes from `start` to `stop`, cut at line ends (or, for very long lines, by `last_break`)."""
     with opened(path) as file:
         line, byte, rest = 1 + _skip(file, start), start, b""
         while True:
@@ -127,7 +127,7 @@ def blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[File
 
 
 def _skip(file: BinaryIO, start: int) -> int:
-    """Read past the first `start` bytes: how many lines ended in them?"""
+    """Skip the first `start` bytes and return the number of lines that end in them."""
     ended = 0
     while start > 0 and (data := file.read(min(BLOCK, start))):
         ended += data.count(b"\n")
@@ -136,7 +136,7 @@ def _skip(file: BinaryIO, start: int) -> int:
 
 
 def last_break(data: bytes) -> int:
-    """Where to cut: after the last end of a line, else space, else comma, else before the last character."""
+    """Return where to cut: after the last line end, else space, else comma, else before the last character."""
     for sign in (b"\n", b" ", b","):
         if cut := data.rfind(sign) + 1:
             return cut
@@ -147,9 +147,9 @@ def last_break(data: bytes) -> int:
 
 
 def pieces(path: Path, start: int = 0, stop: int | None = None, errors: str = "strict") -> Iterator[FilePiece]:
-    """The text from byte `start` to `stop`, as pieces that together are exactly it; a BOM is dropped.
+    """Yield the text from byte `start` to `stop` in pieces that add up to exactly it; a BOM is dropped.
 
-    `errors="replace"` puts U+FFFD where the bytes are no UTF-8; otherwise that is a DataError.
+    `errors="replace"` puts U+FFFD in place of invalid UTF-8; otherwise, that is a DataError.
     """
     before: FilePiece | None = None
     for block in blocks(path, start, stop):
@@ -164,13 +164,11 @@ def pieces(path: Path, start: int = 0, stop: int | None = None, errors: str = "s
 
 def _refuse_binary(data: bytes, path: Path) -> None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(
-            "UTF-16 text", where=f"{path}, byte 0", hint="make it UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-        )
+        raise DataError("UTF-16 text", where=f"{path}, byte 0", hint="convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if (at := data.find(b"\0", 0, 8192)) >= 0:
         line = 1 + data.count(b"\n", 0, at)
-        hint = "give text: a pattern such as 'folder/*.txt' picks files"
-        raise DataError("binary file (it holds NUL bytes)", where=f"{path}, line {line}, byte {at}", hint=hint)
+        hint = "give text files only, with a pattern such as 'folder/*.txt'"
+        raise DataError("binary file (it contains NUL bytes)", where=f"{path}, line {line}, byte {at}", hint=hint)
 
 
 def _decoded(block: FileBlock, path: Path, errors: str) -> str:
@@ -186,7 +184,7 @@ def _decoded(block: FileBlock, path: Path, errors: str) -> str:
 
 
 def lines(given: Iterable[FilePiece], file: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text with their numbers, without the \\n that ends them (a \\r before it is kept)."""
+    """Yield the lines of a text with their numbers, without the final \\n (a \\r before it is kept)."""
     number, rest = 0, ""
     for piece in given:
         number = number or piece.line
@@ -195,15 +193,15 @@ def lines(given: Iterable[FilePiece], file: str) -> Iterator[tuple[int, str]]:
             yield number, line
             number += 1
         if len(rest) > LONGEST_LINE:
-            hint = "for plain text, documents: file takes lines of any length"
-            raise DataError("a line of more than 16 Mi characters", where=f"{file}, line {number}", hint=hint)
+            hint = "for plain text, data.documents=file accepts lines of any length"
+            raise DataError("a line longer than 16 Mi characters", where=f"{file}, line {number}", hint=hint)
     if rest:
         yield number, rest
 
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """The name of a file to be written, which becomes `path` when all of it is there; of a failure nothing is left."""
+    """Yield a draft path to write to; it becomes `path` on success and is deleted on failure."""
     draft = path.with_name(f".draft-{path.name}")
     try:
         yield draft
@@ -216,7 +214,7 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file, unpacked."""
+    """Return the size of a file in bytes, unpacked."""
     if path.suffix.lower() != ".gz":
         return path.stat().st_size
     with opened(path) as file:
@@ -227,7 +225,7 @@ def size_of(path: Path) -> int:
 
 
 def cut_point(path: Path, share: float) -> int:
-    """The byte where the last `share` of a text begins, moved back to the end of a line."""
+    """Return the byte where the last `share` of a text begins, moved back to the end of a line."""
     target = int(size_of(path) * (1 - share))
     start = max(0, target - BLOCK)
     with opened(path) as file:

@@ -1,7 +1,7 @@
-"""Which column of a .csv or .tsv file plays which role, and whether its first line is a header.
+"""Assigns columns of a .csv or .tsv file to roles, and decides whether the first line is a header.
 
-Columns that are numbers (from 0, or from the end: -1) are those of a file without a header. Of a file with two
-columns, of which nothing is said, source and target are the first and the second, if the first line is no header.
+Columns given as numbers (from 0, or from the end: -1) mean that the file has no header. In a two-column file without
+column settings, source and target are the first and second column, if the first line is not a header.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seqlab.data.formats.aligned import PAIR
 from seqlab.errors import DataError
 
 NAME = re.compile(r"\w[\w-]*(?: \w[\w-]*){0,2}")
-"""A cell that may be the name of a column: up to three words, and nothing that ends a sentence."""
+"""Matches cells that could be a column name: up to three words, and no sentence punctuation."""
 
 
 class Chosen(NamedTuple):

@@ -1,4 +1,4 @@
-"""Numbers in the cells of tables, and cells that lack one."""
+"""Numbers in table cells, and cells that lack one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from seqlab.data.formats.rows import Row
 
 MISSING = ("", "nan", "na", "n/a", "null", "none", "-", "?")
-"""What a table has where a number is missing, in small letters."""
+"""What tables contain where a number is missing, in lower case."""
 
 
 def plain_rows(numbered: Iterable[tuple[int, str]], empty: bool = False) -> Iterator[Row]:
-    """Columns are called 1, 2, ...; an empty line has none, and is a row only where that is wanted."""
+    """Yield the rows of plain text with columns 1, 2, ...; an empty line is a row without cells if `empty` is true."""
     for number, line in numbered:
         cells = [cell for cell in re.split(r"\s*[,;]\s*|\s+", line.strip()) if cell]
         if cells or empty:
@@ -25,7 +25,7 @@ def is_missing(cell: object) -> bool:
 
 
 def number_in(cell: object) -> float | None:
-    """A number, or None: of 1_000, which Python would read, too."""
+    """Return the finite number in a cell, or None; also None for 1_000, which Python would accept."""
     if not isinstance(cell, int | float | str) or (isinstance(cell, str) and "_" in cell):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of .parquet files, a batch of a row group at a time: memory holds a few thousand rows, never the file."""
+"""Rows of .parquet files, read in batches: memory holds a few thousand rows, never the whole file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from seqlab.data.formats.rows import Row
 from seqlab.errors import DataError, nearest
 
 BATCH = 1024
-"""Rows that are held at once."""
+"""Rows per batch."""
 
 
 class Parquet:
-    """One file, opened; its columns and their types are known before a row is read."""
+    """An open file; its columns and their types are known before any row is read."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.arrow = path, _arrow(path)
         if path.suffix.lower() == ".gz":
-            raise DataError("a packed .parquet file cannot be read in parts", where=str(path), hint="gunzip it")
+            raise DataError(
+                "a packed .parquet file cannot be read in parts", where=str(path), hint="unpack it: gunzip FILE"
+            )
         with self._faults():
             self.file = self.arrow.parquet.ParquetFile(path)
             self.schema = self.file.schema_arrow
 
     def kind(self, column: str) -> str:
-        """`text`, `number`, `list` (of texts or whole numbers), or the name of a type that is none of them."""
+        """Return `text`, `number`, `list` (of text or integers), or the name of any other type."""
         return self._kind(self.type(column))
 
     def type(self, column: str) -> Any:
-        """Of the first column of that name."""
+        """Return the type of the first column of that name."""
         return self.schema.field(self.schema.get_all_field_indices(column)[0]).type
 
     def _kind(self, given: Any) -> str:
@@ -47,11 +49,11 @@ class Parquet:
         return str(given)
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """All rows, these columns of them, in order; numbered from 1 through the file."""
+        """Yield these columns of all rows, in order, numbered from 1 through the file."""
         number = 0
         for group in range(self.file.num_row_groups):
             with self._faults(f", row group {group + 1}"):
-                # one thread: a pool of threads would not survive the fork of a process that trains
+                # one thread: a thread pool would not survive the fork of a training process
                 for batch in self.file.iter_batches(BATCH, [group], columns=list(columns), use_threads=False):
                     values = (batch.column(name).to_pylist() for name in columns)
                     for cells in zip(*values, strict=True):
@@ -59,28 +61,28 @@ class Parquet:
                         yield Row(number, dict(zip(columns, cells, strict=True)), group=group + 1)
 
     def column(self, name: str, role: str, lists: bool) -> None:
-        """A column that can play a role, or a DataError."""
+        """Check that a column can fill a role, or raise a DataError."""
         if name not in self.schema.names:
-            hint = f"name the right one: data.columns.{role}; {nearest(name, self.schema.names)}"
+            hint = f"set data.columns.{role} to the right one; {nearest(name, self.schema.names)}"
             raise DataError(f"no column '{name}'", where=str(self.path), hint=hint)
         if self.schema.names.count(name) > 1:
-            raise DataError(f"column '{name}' is there twice", where=str(self.path), hint="rename one of them")
+            raise DataError(f"column '{name}' appears twice", where=str(self.path), hint="rename one of them")
         kind = self.kind(name)
         if kind == "list" and not lists:
-            what = f"column '{name}' is no text but {self.type(name)}"
-            raise DataError(what, where=str(self.path), hint="tokenizer.kind=symbols (or ids) reads lists")
+            what = f"column '{name}' is not text but {self.type(name)}"
+            raise DataError(what, where=str(self.path), hint="to read lists, set tokenizer.kind=symbols (or ids)")
         if kind not in ("text", "number", "list"):
-            hint = "text, numbers, or lists of texts or whole numbers can be read"
+            hint = "use text, numbers, or lists of text or integers"
             raise DataError(f"column '{name}' is {kind[:60]}", where=str(self.path), hint=hint)
 
     @contextmanager
     def _faults(self, where: str = "") -> Iterator[None]:
-        """The library's errors inside become DataErrors that name the place."""
+        """Turn the library's errors inside into DataErrors that name the place."""
         try:
             yield
         except (self.arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            what = f"damaged, or no .parquet file ({' '.join(str(error).split())[:120]})"
-            raise DataError(what, where=f"{self.path}{where}", hint="get it again") from None
+            what = f"damaged, or not a .parquet file ({' '.join(str(error).split())[:120]})"
+            raise DataError(what, where=f"{self.path}{where}", hint="download or copy it again") from None
 
 
 def _arrow(path: Path) -> Any:

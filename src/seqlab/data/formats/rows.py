@@ -1,4 +1,4 @@
-"""Rows of JSON lines and of tables. A row that cannot be parsed comes with its fault, and reading goes on."""
+"""Rows of JSON Lines files and tables. A row that cannot be parsed carries its fault, and reading continues."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Lines = Iterable[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Row:
-    """A row by its columns, or what is wrong with it at `line`, `column` (both from 1)."""
+    """A row by column, or its fault at `line`, `column` (both from 1)."""
 
     line: int
     cells: Mapping[str, object] = field(default_factory=dict)
     fault: str | None = None
     column: int = 1
     group: int | None = None
-    """The row group of a .parquet file, of which `line` counts rows."""
+    """The row group, for .parquet files, where `line` counts rows."""
 
     @property
     def place(self) -> str:
@@ -30,17 +30,17 @@ class Row:
 
 
 def parse_rows(format: str, lines: Lines, header: bool = True) -> Iterator[Row]:
-    """The rows of a `jsonl`, `csv` or `tsv` file."""
+    """Yield the rows of a `jsonl`, `csv` or `tsv` file."""
     return json_rows(lines) if format == "jsonl" else table_rows(lines, format == "tsv", header)
 
 
 def first_row(format: str, lines: Lines) -> list[str]:
-    """The cells of the first row of a `csv` or `tsv` file; none where there is no row, or a broken one."""
+    """Return the cells of the first row of a `csv` or `tsv` file; none if it is missing or broken."""
     return next((values for _, values, row in _parsed(lines, format == "tsv") if values or row), [])
 
 
 def json_rows(lines: Lines) -> Iterator[Row]:
-    """One JSON object a line; blank lines are skipped."""
+    """Yield one row per line with a JSON object; blank lines are skipped."""
     for number, text in lines:
         if not text.strip():
             continue
@@ -48,20 +48,20 @@ def json_rows(lines: Lines) -> Iterator[Row]:
             cells = json.loads(text)
         except json.JSONDecodeError as error:
             yield Row(number, fault=f"broken JSON ({error.msg})", column=error.colno)
-        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
+        except (RecursionError, ValueError) as error:  # nested too deeply, or a number with too many digits
             yield Row(number, fault=f"broken JSON ({error})")
         else:
             if isinstance(cells, dict):
                 yield Row(number, cells)
             else:
-                yield Row(number, fault=f"a JSON {type(cells).__name__} where an object {{...}} is wanted")
+                yield Row(number, fault=f"a JSON {type(cells).__name__}, but each line must be an object {{...}}")
 
 
 def table_rows(lines: Lines, tabs: bool, header: bool = True) -> Iterator[Row]:
-    """Rows below a header line, or without one by numbers: "0", "1", ... and "-1", "-2", ...; blank lines are skipped.
+    """Yield the rows below a header line; without one, columns are numbered "0", "1", ... and "-1", "-2", ...
 
-    Commas: fields may be quoted with ", and hold ends of lines then. Tabs: nothing is quoted, since
-    text/tab-separated-values forbids tabs inside fields and what is found in the wild has lone quotes in it.
+    Blank lines are skipped. With commas, fields may be quoted with " and may then contain line ends. With tabs, nothing
+    is quoted: text/tab-separated-values forbids tabs inside fields, and files in the wild contain lone quotes.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     names: list[str] | None = None
@@ -73,10 +73,10 @@ def table_rows(lines: Lines, tabs: bool, header: bool = True) -> Iterator[Row]:
         elif names is None and header:
             names = values
             if len(set(names)) < len(names):
-                yield Row(first, fault=f"a column stands twice in the header ({', '.join(names)})")
+                yield Row(first, fault=f"a column appears twice in the header ({', '.join(names)})")
         elif names is not None and len(values) != len(names):
             yield Row(
-                first, fault=f"{len(values)} fields where the {'header' if header else 'first row'} has {len(names)}"
+                first, fault=f"{len(values)} fields, but the {'header' if header else 'first row'} has {len(names)}"
             )
         elif header:
             yield Row(first, dict(zip(names or (), values, strict=True)))
@@ -86,8 +86,8 @@ def table_rows(lines: Lines, tabs: bool, header: bool = True) -> Iterator[Row]:
 
 
 def _parsed(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str], Row | None]]:
-    """(first line, values, None) of each row, or (first line, [], the fault)."""
-    raw: list[str] = []  # the lines of the row at hand
+    """Yield (first line, values, None) for each row, or (first line, [], the fault)."""
+    raw: list[str] = []  # the lines of the current row
     number = 0
 
     def fed() -> Iterator[str]:
@@ -117,9 +117,9 @@ def _reader(lines: Iterable[str], tabs: bool) -> Iterator[list[str]]:
 
 
 def _explained(text: str, first: int, message: str, tabs: bool) -> Row:
-    """Where does the parser, which does not say, give up? Halve: what follows a fault never mends it."""
+    """Locate a fault by bisection, since the parser does not report where: later text never mends it."""
     if "unexpected end" in message or "field limit" in message:
-        return Row(first, fault="a quote that opens in this row is never closed")
+        return Row(first, fault="a quote opened in this row is never closed")
     good, bad = 0, len(text)
     while bad - good > 1:
         middle = (good + bad) // 2

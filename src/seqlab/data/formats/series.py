@@ -1,8 +1,9 @@
-"""Series of numbers from files: one long series a file, several that a column names, or a series a row.
+"""Numeric series from files: one long series per file, several that a column names, or one series per row.
 
-.csv, .tsv, .jsonl and .parquet: columns are variables and a row is a step in time; or a row is a series, its steps the
-columns, or lists in the cells. Plain text is a table without a header: numbers with blanks or commas between them.
-.npy: (steps,), (steps, variables) or, a series a row, (series, steps); (series, steps, variables).
+In .csv, .tsv, .jsonl and .parquet files, columns are variables and each row is a time step; or each row is a series,
+with its steps in the columns or in lists. Plain text is a table without a header: numbers separated by blanks or
+commas. .npy arrays are (steps,), (steps, variables) or, with one series per row, (series, steps); or (series, steps,
+variables).
 
 N series · T steps · C variables
 """
@@ -29,62 +30,62 @@ from seqlab.recipe import DataSettings
 
 Numbers = NDArray[np.float64]
 VALUE = "value"
-"""The name of the only variable of series that are rows."""
+"""The name of the single variable when each row is a series."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """values (T, C); with an answer (A,) where a whole series has one."""
+    """A series of values (T, C), with an answer (A,) if whole series have one."""
 
     name: str
     values: Numbers
     answer: Numbers | None = None
     line: int = 0
-    """Where it stands in its file, if it is one row of it."""
+    """The line of the file that holds it, if it is a single row."""
 
     def picked(self, columns: Sequence[int]) -> Series:
         return replace(self, values=self.values[:, columns])
 
 
 class Found(NamedTuple):
-    """The series of a file, and the names of their variables."""
+    """The series of a file and the names of their variables."""
 
     series: list[Series]
     columns: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Columns that are no variables, and why, for people."""
+    """Columns that are not variables, and why, for the user."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of a table are, and what a row is."""
+    """The meaning of a table's columns and rows."""
 
     columns: tuple[str, ...] | None = None
-    """The variables; by default all columns of numbers but those that only count time (`time_columns.py`)."""
+    """The variables; by default, all numeric columns except those that only count time (`time_columns.py`)."""
     keep: tuple[str, ...] = ()
-    """Of these some may count time and are variables all the same: what is to be forecast."""
+    """Columns that are variables even if they count time: those to forecast."""
     keep_time: bool = False
-    """Whether every column that counts time is a variable."""
+    """Whether to keep all columns that count time."""
     by: str | None = None
-    """The column that names the series of a row, where a file has several."""
+    """The column that names each row's series, if a file has several."""
     row: Literal["step", "series"] = "step"
     answer: str | None = None
-    """The column with the answer of a series, where a row is one."""
+    """The column with the answer, if each row is a series."""
 
 
 def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
     if size_of(path) == 0:
-        raise DataError("empty file", where=str(path), hint="leave it out or fill it")
+        raise DataError("empty file", where=str(path), hint="remove it or fill it")
     format = format_in(path, data)
     if format in ("npy", "txt") and layout.columns and not any(name.isdecimal() for name in layout.columns):
-        layout = replace(layout, columns=None, keep_time=True)  # there are no names here: all columns, in their order
+        layout = replace(layout, columns=None, keep_time=True)  # columns have no names here: use all of them, in order
     if format == "npy":
         return _of_array(path, layout)
     if format == "fasta":
-        raise DataError("letters, and no numbers", where=str(path), hint="give a table or an array")
+        raise DataError("a .fasta file has letters, not numbers", where=str(path), hint="give a table or an array")
     rows = list(_rows(path, format, data))
     if not rows:
-        raise DataError("no rows in it", where=str(path), hint="leave it out or fill it")
+        raise DataError("no rows", where=str(path), hint="remove it or fill it")
     if layout.row == "series" or (format == "txt" and data.documents == "line"):
         return _rows_as_series(rows, path, layout, ragged=format == "txt")
     return _rows_as_steps(rows, path, layout)
@@ -101,7 +102,7 @@ def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
     for row in rows:
         if row.fault is not None:
             where = f"{path}, line {row.line}, column {row.column}"
-            raise DataError(row.fault, where=where, hint="put the row right")
+            raise DataError(row.fault, where=where, hint="correct the row")
         yield row
 
 
@@ -110,14 +111,14 @@ def _rows(path: Path, format: str, data: DataSettings) -> Iterator[Row]:
 
 def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
     if layout.answer is not None:
-        hint = "task.row=series, or leave task.answer out"
-        raise DataError("an answer belongs to a series, and here a row is a step", where=str(path), hint=hint)
+        hint = "set task.row=series, or omit task.answer"
+        raise DataError("an answer belongs to a whole series, but each row is a step", where=str(path), hint=hint)
     names = list(layout.columns or _columns_of_numbers(rows, path, leave_out={layout.by}))
     groups: dict[str, list[list[float]]] = {}
     for row in rows:
         if layout.columns is None and len(row.cells) != len(rows[0].cells):
-            what = f"{len(row.cells)} columns where the first row has {len(rows[0].cells)}"
-            raise DataError(what, where=f"{path}, {row.place}", hint="put the row right, or name task.columns")
+            what = f"{len(row.cells)} columns, but the first row has {len(rows[0].cells)}"
+            raise DataError(what, where=f"{path}, {row.place}", hint="correct the row, or set task.columns")
         group = "" if layout.by is None else str(_cell(row, layout.by, path))
         groups.setdefault(group, []).append([_number(row, name, path) for name in names])
     found = [Series(f"{path}: {name}" if name else str(path), np.array(steps)) for name, steps in groups.items()]
@@ -128,7 +129,7 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
 
 
 def _without_time(found: Found, layout: Layout, first: str) -> Found:
-    """Without the columns that only count time, if others are left; `first` is the name of the table's first column."""
+    """Drop the columns that only count time, if others remain; `first` names the table's first column."""
     if layout.keep_time or len(found.columns) == 1:
         return found
     clocks = [
@@ -151,17 +152,19 @@ def _without_time(found: Found, layout: Layout, first: str) -> Found:
 
 
 def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | None]) -> list[str]:
-    """Columns whose first cell that is not empty is a number."""
+    """Return the columns whose first non-empty cell is a number."""
     found = []
     for name in rows[0].cells:
         first = next((cell for row in rows if not is_missing(cell := row.cells.get(name))), None)
         if isinstance(first, list):
-            raise DataError(f"column '{name}' has lists", where=f"{path}, {rows[0].place}", hint="set task.row=series")
+            raise DataError(
+                f"column '{name}' contains lists", where=f"{path}, {rows[0].place}", hint="set task.row=series"
+            )
         if name not in leave_out and number_in(first) is not None:
             found.append(name)
     if not found:
         listed = ", ".join(list(rows[0].cells)[:10]) + (", ..." if len(rows[0].cells) > 10 else "")
-        raise DataError("no column of numbers", where=str(path), hint=f"there are {listed}")
+        raise DataError("no numeric column", where=str(path), hint=f"the columns are {listed}")
     return found
 
 
@@ -169,7 +172,7 @@ def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | No
 
 
 def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -> Found:
-    """`ragged`: each row has columns of its own."""
+    """Read each row as a series. `ragged`: every row has its own columns."""
     beside = {layout.by, layout.answer}
     names = layout.columns or tuple(name for name in rows[0].cells if name not in beside)
     lists = [name for name in names if isinstance(rows[0].cells.get(name), list)]
@@ -178,7 +181,7 @@ def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -
     found = []
     for row in rows:
         name = f"{path}, {row.place}" if layout.by is None else f"{path}: {_cell(row, layout.by, path)}"
-        if ragged and not row.cells:  # an empty line, which is a row only where it is to be answered
+        if ragged and not row.cells:  # an empty line, which is a row only if it needs an answer
             values = np.zeros((0, 1))
         else:
             values = _lists(row, lists, path) if lists else _steps(row, tuple(row.cells) if ragged else names, path)
@@ -188,12 +191,12 @@ def _rows_as_series(rows: list[Row], path: Path, layout: Layout, ragged: bool) -
 
 
 def _lists(row: Row, names: Sequence[str], path: Path) -> Numbers:
-    """Each cell is a list: the steps of one variable."""
+    """Read a row whose cells are lists: the steps of one variable each."""
     columns = []
     for name in names:
         cell = _cell(row, name, path)
         if not isinstance(cell, list):
-            what = f"column '{name}' is no list but {cell!r:.40}"
+            what = f"column '{name}' is not a list but {cell!r:.40}"
             raise DataError(what, where=f"{path}, {row.place}", hint="write [1, 2, 3]")
         columns.append(
             [_checked(one, f"{path}, {row.place}, column '{name}', element {n}") for n, one in enumerate(cell, 1)]
@@ -201,21 +204,23 @@ def _lists(row: Row, names: Sequence[str], path: Path) -> Numbers:
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(names, columns, strict=True))
         what = f"lists of different lengths ({lengths})"
-        raise DataError(what, where=f"{path}, {row.place}", hint="the variables of a series have the same steps")
+        raise DataError(
+            what, where=f"{path}, {row.place}", hint="give all variables of a series the same number of steps"
+        )
     return np.array(columns, dtype=np.float64).T
 
 
 def _steps(row: Row, names: Sequence[str], path: Path) -> Numbers:
-    """Each cell is a step; a series that is shorter than others has empty cells at its end."""
+    """Read a row whose cells are steps; shorter series have empty cells at the end."""
     while names and is_missing(row.cells.get(names[-1])):
         names = names[:-1]
     if not names:
-        raise DataError("a series without steps", where=f"{path}, {row.place}", hint="leave the row out")
+        raise DataError("a series without steps", where=f"{path}, {row.place}", hint="remove the row")
     return np.array([[_number(row, name, path)] for name in names])
 
 
 def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
-    """None where it is not known."""
+    """Return the answer of a row; None if it is missing."""
     cell = None if name is None else row.cells.get(name)
     if is_missing(cell):
         return None
@@ -229,15 +234,13 @@ def _answer(row: Row, name: str | None, path: Path) -> Numbers | None:
 def _of_array(path: Path, layout: Layout) -> Found:
     for key, value in {"task.series": layout.by, "task.answer": layout.answer}.items():
         if value is not None:
-            raise DataError(
-                f"an array has no column '{value}'", where=str(path), hint=f"leave {key} out, or give a table"
-            )
+            raise DataError(f"an array has no column '{value}'", where=str(path), hint=f"omit {key}, or give a table")
     array = mapped(path)
     if array.dtype.kind not in "iufb":
-        raise DataError(f"an array of {array.dtype}", where=str(path), hint="series are of numbers")
+        raise DataError(f"an array of {array.dtype}", where=str(path), hint="give an array of numbers")
     if array.ndim == 0 or array.ndim > 3 or array.size == 0:
-        hint = "a series is (steps,) or (steps, variables), several are (series, steps, variables)"
-        raise DataError(f"an array of the shape {array.shape}", where=str(path), hint=hint)
+        hint = "reshape it to (steps,), (steps, variables) or (series, steps, variables)"
+        raise DataError(f"an array of shape {array.shape}", where=str(path), hint=hint)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim == 2:
@@ -246,11 +249,13 @@ def _of_array(path: Path, layout: Layout) -> Found:
     if len(bad):
         number, step, variable = (int(place) + 1 for place in bad[0])
         where = f"{path}, series {number}, step {step}, column {variable}"
-        raise DataError("a value that is no number", where=where, hint="fill it, or cut the series there")
+        raise DataError("a NaN or infinite value", where=where, hint="fill it, or cut the series there")
     names = tuple(str(place + 1) for place in range(array.shape[2]))
     chosen = layout.columns or names
     if missing := [name for name in chosen if name not in names]:
-        raise DataError(f"no column '{missing[0]}'", where=str(path), hint=f"an array's are {', '.join(names)}")
+        raise DataError(
+            f"no column '{missing[0]}'", where=str(path), hint=f"the columns of an array are {', '.join(names)}"
+        )
     picked = np.asarray(array[:, :, [int(name) - 1 for name in chosen]], dtype=np.float64)
     several = len(picked) > 1
     series = [Series(f"{path}, row {n}" if several else str(path), one) for n, one in enumerate(picked, 1)]
@@ -274,7 +279,7 @@ def _number(row: Row, name: str, path: Path) -> float:
 def _checked(cell: object, where: str) -> float:
     number = number_in(cell)
     if number is None:
-        what = "a missing value" if is_missing(cell) else f"no number but {cell!r:.40}"
-        hint = "fill it or leave the row out, or train on other columns: task.columns=[...]"
+        what = "a missing value" if is_missing(cell) else f"not a number but {cell!r:.40}"
+        hint = "fill it, remove the row, or choose other columns with task.columns=[...]"
         raise DataError(what, where=where, hint=hint)
     return number

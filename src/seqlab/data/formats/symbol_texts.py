@@ -1,4 +1,4 @@
-"""Sequences that are no text (notes, clicks, pixels) as a text all the same: symbols with blanks between them."""
+"""Non-text sequences (notes, clicks, pixels) stored as text: symbols separated by blanks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ BLANK_INSIDE = "␣"
 
 
 def joined(elements: Sequence[object]) -> str:
-    """["C4", "E4"] → "C4 E4"; a blank inside a symbol becomes ␣. A ValueError says which element is no symbol."""
+    """["C4", "E4"] → "C4 E4"; a blank inside a symbol becomes ␣. A ValueError names the first invalid element."""
     symbols = []
     for place, element in enumerate(elements, 1):
         if isinstance(element, bool) or not isinstance(element, int | str):
-            raise ValueError(f"element {place} is {_shown(element)}: neither a whole number nor a text")
+            raise ValueError(f"element {place} is {_shown(element)}: neither a whole number nor text")
         if element == "":
-            raise ValueError(f"element {place} is an empty text")
+            raise ValueError(f"element {place} is empty")
         symbols.append(BLANK.sub(BLANK_INSIDE, element) if isinstance(element, str) else str(element))
     return " ".join(symbols)
 
 
 def parsed(cell: str) -> str | list[object]:
-    """A cell of a table that may hold a list, as JSON or Python write it: '["a", 1]' → ["a", 1]."""
+    """Parse a table cell that may hold a list in JSON or Python syntax: '["a", 1]' → ["a", 1]."""
     text = cell.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return cell
@@ -34,7 +34,7 @@ def parsed(cell: str) -> str | list[object]:
             found = parse(text)
             if isinstance(found, list):
                 return found
-    raise ValueError("begins as a list but is none: write [1, 2], or symbols with blanks between them")
+    raise ValueError("looks like a list but is not valid: write [1, 2], or symbols separated by blanks")
 
 
 def _shown(element: object) -> str:

@@ -1,12 +1,12 @@
-"""Columns of numbers that only count time: a year, an index, seconds since 1970. They say when, and are no series.
+"""Detects numeric columns that only count time: a year, an index, seconds since 1970. They are not series.
 
-Where the rule is wrong, it should keep a column. A column counts time if its numbers rise (or fall) at every step, in
-each series of the table, and one of these holds:
+In doubt, a column is kept. A column counts time if its numbers rise (or fall) at every step, in every series of the
+table, and one of these holds:
 
-- its whole name says time (`year`, `date`, `timestamp`, ...);
-- a word of its name says time (`open_time`), and its steps are of about the same size, as those of months are;
-- its name is that of an index (`t`, `id`, `day`, none at all), and its steps are all the same;
-- it is the first column of ten steps or more, whatever its name, and its steps are all the same.
+- its whole name means time (`year`, `date`, `timestamp`, ...);
+- a word of its name means time (`open_time`), and its steps are roughly equal, like those of months;
+- its name is that of an index (`t`, `id`, `day`, or empty), and its steps are all equal;
+- it is the first column of a table with ten or more steps, whatever its name, and its steps are all equal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ INDICES = {
     *("period", "quarter", "row", "sample", "second", "step", "t", "unnamed", "week"),
 }
 FEWEST = 3
-"""Of fewer steps nothing can be said."""
+"""The fewest steps that allow a decision."""
 MANY = 10
-"""Steps that are enough to know a column by its numbers alone."""
+"""Steps needed to decide by the numbers alone."""
 
 
 def counts_time(name: str, series: Sequence[NDArray[np.float64]], first: bool) -> bool:
-    """Whether a column only counts time; `series` (T,) are its numbers in each series of the table."""
+    """Return True if a column only counts time; `series` (T,) holds its numbers in each series of the table."""
     longest = max(len(one) for one in series)
     steps = np.concatenate([np.diff(one) for one in series])
     if longest < FEWEST or not ((steps > 0).all() or (steps < 0).all()):

@@ -1,4 +1,4 @@
-"""Binary trees in brackets, as in the Stanford Sentiment Treebank, and many of them as levels for one batch.
+"""Binary trees in brackets, as in the Stanford Sentiment Treebank, and batches of trees arranged by level.
 
 (3 (2 It) (4 (2 's) (4 good)))          a node is (label word) or (label node node)
 """
@@ -17,35 +17,35 @@ from seqlab.data.records import Record
 from seqlab.errors import DataError
 
 Numbers = NDArray[np.int64]
-PIECES = re.compile(r"[()]|[^() \t\r\n]+")  # words may have other blanks in them, as 8\u00a01/2 in SST
+PIECES = re.compile(r"[()]|[^() \t\r\n]+")  # words may contain other blanks, such as 8\u00a01/2 in SST
 NOBODY = 2**31 - 1
 """The level of a root's parent: above all others."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Its N nodes from the bottom up, children before parents, left before right: the root is the last one."""
+    """A tree of N nodes from the bottom up: children before parents, left before right, the root last."""
 
     labels: list[str]
     words: list[str]
-    """The empty text where a node is no leaf."""
+    """One word per node; '' for inner nodes."""
     children: Numbers
-    """(N, 2), the left and the right child of each node; −1, −1 of leaves."""
+    """(N, 2): the left and right child of each node; −1, −1 for leaves."""
     heights: Numbers
-    """(N,), of leaves 0, of others one more than the higher of the children."""
+    """(N,): 0 for leaves; otherwise, one more than the higher child."""
     above: Numbers
-    """(N,), the height of the parent."""
+    """(N,): the height of the parent."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 NO_TREE = Tree([], [], np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-"""An empty line."""
+"""The tree of an empty line."""
 
 
 def parse(record: Record) -> Tree:
-    """The tree of a line; what is wrong with it is a DataError with file, line and column."""
+    """Parse the tree on a line. Faults are DataErrors with file, line and column."""
     labels: list[str] = []
     words: list[str] = []
     children: list[tuple[int, int]] = []
@@ -53,13 +53,13 @@ def parse(record: Record) -> Tree:
     text, finished = record.fields["text"], False
 
     def wrong(what: str, column: int) -> DataError:
-        hint = "a tree looks like (3 (2 It) (4 good))"
+        hint = "write a tree as (3 (2 It) (4 good))"
         return DataError(what, where=f"{record.place}, column {column + 1}", hint=hint)
 
     for match in PIECES.finditer(text):
         piece, column = match[0], match.start()
         if finished:
-            raise wrong("something after the end of the tree", column)
+            raise wrong("extra text after the end of the tree", column)
         if piece == "(":
             if open_nodes and (fault := open_nodes[-1].cannot_have("child")):
                 raise wrong(fault, column)
@@ -90,7 +90,7 @@ def parse(record: Record) -> Tree:
 
 
 class _Open:
-    """A node whose bracket is not yet closed."""
+    """A node whose bracket is still open."""
 
     def __init__(self, column: int) -> None:
         self.column = column
@@ -102,7 +102,7 @@ class _Open:
         if self.label is None:
             return "a node without a label"
         if self.word is not None or (what == "word" and self.children):
-            return "a node has one word or two children"
+            return "a node must have either one word or two children"
         return "a third child: trees must be binary" if len(self.children) == 2 else None
 
     def unfinished(self) -> str | None:
@@ -123,19 +123,19 @@ def _with_heights(labels: list[str], words: list[str], children: list[tuple[int,
 
 
 class Levels(NamedTuple):
-    """Many trees for one pass upwards, all nodes of one height at a time.
+    """Many trees for one upward pass, which processes all nodes of one height at a time.
 
-    Nodes are ordered by their height, and those of one height by that of their parents: what a level has to hand to
-    each level above it lies side by side. As every node is read once, by its parent, nothing is copied twice, and the
-    work grows with the number of the nodes and not also with the height of the trees.
+    Nodes are ordered by height and, within one height, by the height of their parents, so that a level's output for
+    each higher level is contiguous. Every node is read once, by its parent, so nothing is copied twice, and the work
+    depends on the number of nodes, not on the height of the trees.
     """
 
     order: Numbers
-    """(N,): which node, as counted over all trees, stands at each place."""
+    """(N,): the node at each place, numbered across all trees."""
     children: Numbers
-    """(2 · inner nodes,): left and right child of each inner node in order, as places in what its level reads."""
+    """(2 · inner nodes,): left and right child of each inner node in order, as positions in the input of its level."""
     pieces: Numbers
-    """(P, 3): from level, to level (or NOBODY), how many nodes; in order."""
+    """(P, 3): source level, target level (or NOBODY), number of nodes; in order."""
 
 
 def levels(trees: Sequence[Tree]) -> Levels:
@@ -144,7 +144,7 @@ def levels(trees: Sequence[Tree]) -> Levels:
     above = np.concatenate([tree.above for tree in trees])
     children = np.concatenate([tree.children + start for tree, start in zip(trees, starts[:-1], strict=True)])
     order = np.lexsort((above, heights))
-    as_read = np.lexsort((heights, above))  # what each level reads: first what comes from the lowest level
+    as_read = np.lexsort((heights, above))  # what each level reads, starting with the lowest level
     _, first, sizes = np.unique(above[as_read], return_index=True, return_counts=True)
     place = np.empty(len(order), dtype=np.int64)
     place[as_read] = np.arange(len(order)) - np.repeat(first, sizes)

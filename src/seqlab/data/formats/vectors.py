@@ -1,5 +1,6 @@
-"""Word vectors that others have learnt: a word and its numbers a line (GloVe), or the same below a line that says how
-many there are and how long (word2vec, as text)."""
+"""Pretrained word vectors as text: one word and its numbers per line (GloVe), or the same after a line with their count
+and width (word2vec).
+"""
 
 from __future__ import annotations
 
@@ -16,19 +17,19 @@ from seqlab.errors import DataError, RecipeError
 
 
 class WordVectors(NamedTuple):
-    """Those of the words that were asked for: their ids (n,), and the vectors (n, width)."""
+    """The vectors (n, width) of the requested words, and their ids (n,)."""
 
     ids: NDArray[np.int64]
     vectors: NDArray[np.float32]
     lines: int
-    """How many vectors are in the file."""
+    """The number of vectors in the file."""
 
 
 def word_vectors(file: str, words: Mapping[str, int], width: int) -> WordVectors:
-    """The vectors of a file for words with these ids; of a word that stands there twice, the first."""
+    """Read the vectors for words with these ids; if a word appears twice, its first vector counts."""
     path = Path(file).expanduser()
     if not path.is_file():
-        raise RecipeError(f"no file '{file}'", where="model.vectors", hint="name a text file of word vectors")
+        raise RecipeError(f"no file '{file}'", where="model.vectors", hint="give a text file of word vectors")
     found: dict[int, NDArray[np.float32]] = {}
     lines = 0
     with opened(path) as stream:
@@ -41,13 +42,13 @@ def word_vectors(file: str, words: Mapping[str, int], width: int) -> WordVectors
                     continue
                 _agree(len(fields) - 1, width, place)
             if len(fields) <= width or (len(fields) > width + 1 and _number(fields[-width - 1]) is not None):
-                raise _malformed(f"{len(fields) - 1} numbers where {width} are wanted", place)
+                raise _malformed(f"{len(fields) - 1} numbers instead of {width}", place)
             lines += 1
-            word = " ".join(fields[:-width])  # some have words with blanks in them
+            word = " ".join(fields[:-width])  # some files have words that contain blanks
             if word in words and words[word] not in found:
                 found[words[word]] = _vector(fields[-width:], place)
     if not lines:
-        raise DataError("no word vectors in it", where=str(path), hint="a line is a word and its numbers")
+        raise DataError("no word vectors", where=str(path), hint="each line must be a word and its numbers")
     ids = sorted(found)
     vectors = np.stack([found[index] for index in ids]) if ids else np.zeros((0, width), dtype=np.float32)
     return WordVectors(np.array(ids, dtype=np.int64), vectors, lines)
@@ -57,8 +58,8 @@ def _text(raw: bytes, place: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        what = f"byte {raw[error.start]:#04x} at column {error.start + 1} is no UTF-8"
-        hint = "word vectors must be a text file, not word2vec's binary form"
+        what = f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8"
+        hint = "use the text format, not word2vec's binary format"
         raise DataError(what, where=place, hint=hint) from None
 
 
@@ -71,7 +72,7 @@ def _agree(found: int, width: int, place: str) -> None:
 def _vector(fields: list[str], place: str) -> NDArray[np.float32]:
     values = [_number(field) for field in fields]
     if None in values:
-        raise _malformed(f"'{fields[values.index(None)][:20]}' is no number", place)
+        raise _malformed(f"'{fields[values.index(None)][:20]}' is not a number", place)
     return np.array(values, dtype=np.float32)
 
 
@@ -84,4 +85,4 @@ def _number(field: str) -> float | None:
 
 
 def _malformed(what: str, place: str) -> DataError:
-    return DataError(what, where=place, hint="a line is a word and its numbers, with blanks between them")
+    return DataError(what, where=place, hint="each line must be a word and its numbers, separated by blanks")

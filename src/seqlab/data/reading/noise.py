@@ -1,7 +1,7 @@
-"""Noise on texts: "Aoccdrnig to a rscheearch at Cmabrigde Uinervtisy, it deosn't mttaer in waht oredr ...".
+"""Noise in texts: "Aoccdrnig to a rscheearch at Cmabrigde Uinervtisy, it deosn't mttaer in waht oredr ...".
 
-Scripts that are written without spaces have no words to be seen: there, neighbouring characters change places, 研究表明
-becomes 研表究明.
+In scripts without spaces, words cannot be told apart, and adjacent characters are swapped instead: 研究表明 becomes
+研表究明.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from seqlab.data.randomness import mix
 from seqlab.data.records import Record
 
 RULE = 2
-"""To be raised when the same text would be scrambled otherwise: part of what the cache keeps scrambled texts under."""
+"""Raise this when the same text would be scrambled differently; part of the cache key of scrambled texts."""
 FEWEST = 4
-"""Of three letters or fewer there is nothing to permute."""
+"""Words with three letters or fewer have nothing to shuffle."""
 SPACELESS = {
     "Thai and Lao": [(0x0E00, 0x0EFF)],
     "Myanmar": [(0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F)],
@@ -37,9 +37,9 @@ SPACELESS = {
     "Bopomofo": [(0x3100, 0x312F), (0x31A0, 0x31BF)],
     "Yi": [(0xA000, 0xA4CF)],
 }
-"""Blocks of Unicode whose scripts put no spaces between words."""
+"""Unicode blocks of scripts without spaces between words."""
 STACKERS = "\u1039\u17d2\u1a60"
-"""Signs of Myanmar, Khmer and Tai Tham that put the next letter below the one before: one character to a reader."""
+"""Signs of Myanmar, Khmer and Tai Tham that stack the next letter below the previous one: one character to a reader."""
 
 
 def _class_of(ranges: Iterable[tuple[int, int]]) -> str:
@@ -61,21 +61,21 @@ _MARKS = (
     )
 )
 WORD = re.compile(rf"[^\W\d_]+(?:(?<=[{_BLOCKS}])[{_MARKS}]+[^\W\d_]*)*")
-"""Letters, and the marks on those of a script without spaces."""
+"""Letters and, in scripts without spaces, their marks."""
 SPACELESS_PART = re.compile(rf"([{_BLOCKS}{_SELECTORS}]+)")
 CHARACTER = re.compile(rf".[{_MARKS}]*(?:[{STACKERS}].[{_MARKS}]*)*", re.DOTALL)
-"""A letter with its marks, and what is stacked below it: what a reader sees as one."""
+"""A letter with its marks and anything stacked below it: what a reader sees as one character."""
 
 
 def scramble(text: str, share: float = 1.0, seed: int = 0, numbers: Iterator[int] | None = None) -> str:
-    """Permute the inner letters of a share of the words of four letters and more.
+    """Shuffle the inner letters of a fraction of the words with four letters or more.
 
-    What happens to a word is a function of the seed and of its number in the text (`numbers` goes on with those
-    of a text before), so a larger share scrambles the same words and more of them. A word that is chosen does
-    change, unless its inner letters are all the same. Nothing becomes longer or shorter, or moves.
+    The result for each word depends only on the seed and the word's number in the text (`numbers` continues the count
+    of an earlier text), so a larger share scrambles the same words and more. A chosen word always changes, unless its
+    inner letters are all the same. Lengths and positions do not change.
 
-    Where a script has no spaces (`SPACELESS`), all that stands together is one word here. A share of the pairs of
-    neighbours in it change places, marks and all; its first and its last character stay.
+    In scripts without spaces (`SPACELESS`), an unbroken run counts as one word: a fraction of its adjacent pairs are
+    swapped, marks included; its first and last characters stay.
     """
     numbers = count() if numbers is None else numbers
     limit = int(share * 2**64)
@@ -93,9 +93,9 @@ def scramble(text: str, share: float = 1.0, seed: int = 0, numbers: Iterator[int
 
 
 def _scramble_spaceless(word: str, seed: int, number: int, limit: int) -> str:
-    """Part by part, for 使用Python has two."""
+    """Scramble a word part by part: 使用Python has two parts."""
     parts = []
-    for place, part in enumerate(SPACELESS_PART.split(word)):  # those of scripts without spaces at odd places
+    for place, part in enumerate(SPACELESS_PART.split(word)):  # scripts without spaces are at odd places
         if place % 2:
             part = _exchange(part, seed, number, limit, place)
         elif len(part) >= FEWEST and mix(seed, number) < limit:
@@ -113,7 +113,7 @@ def _exchange(part: str, seed: int, number: int, limit: int, place: int) -> str:
 
 
 def scramble_word(word: str, key: int) -> str:
-    """First and last letter stay; the others are sorted by a hash of their places, until that changes something."""
+    """Shuffle the inner letters by a hash of their places, until the word changes; the first and last stay."""
     inner = word[1:-1]
     mixed, turn = inner, 0
     while mixed == inner and len(set(inner)) > 1:
@@ -123,7 +123,7 @@ def scramble_word(word: str, key: int) -> str:
 
 
 def scrambled(records: Iterable[Record], role: str, share: float) -> Iterator[Record]:
-    """The records with the field of one role scrambled, words numbered through all of them."""
+    """Yield the records with one role's field scrambled; words are numbered across all records."""
     numbers = count()
     for record in records:
         text = scramble(record.fields[role], share, numbers=numbers)

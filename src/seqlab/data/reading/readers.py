@@ -1,14 +1,14 @@
-"""Sources of every kind become records.
+"""Turns sources of every kind into records.
 
-A source is a file, a folder, a pattern, any of them packed with gzip (`.gz`), the name that aligned files share, or
-the name of a built-in data set. A word without a separator or a suffix that names a built-in set (`python-docs`)
-always means that set; to read a file or a folder of that name, write `./python-docs`. A file that several sources
-name is read once, and files of `valid` are left out of `train`.
+A source is a file, a folder or a pattern, any of them gzipped (`.gz`), the common stem of aligned files, or the name of
+a built-in data set. A word without a separator or a suffix that names a built-in set (`python-docs`) always means that
+set; to read a file or folder of that name, write `./python-docs`. A file named by several sources is read once, and
+files in `valid` are left out of `train`.
 
-`data/formats/contents.py` says which formats there are and what is a record of each.
+`data/formats/contents.py` lists the formats and what counts as a record in each.
 
-What is held out where there is no `valid` is decided by content: `data/splits/holding_out.py`. A built-in set has a
-fixed part.
+Without `valid`, the content decides what is held out: `data/splits/holding_out.py`. Built-in sets have a fixed held-out
+part.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
 Source = Path | Aligned | str
-"""A file, files side by side, or a built-in set."""
+"""A file, aligned files, or a built-in set."""
 QUICK = 1 << 22
-"""Bytes of files that are looked at again sooner than the cache is asked what is held out of them."""
+"""Up to this many bytes, finding the held-out part again is faster than the cache."""
 SMALL = 1 << 18
-"""Bytes of files that are not worth an entry of the cache."""
+"""Up to this many bytes, files are not worth a cache entry."""
 VERSION = 3
-"""Part of every fingerprint: to be raised when the same files would give other records."""
+"""Part of every fingerprint: raise this when the same files would yield different records."""
 RULES = 1
-"""Part of those of files of which a part is held out by content: to be raised when that would be another part."""
+"""Part of the fingerprints of files split by content: raise this when the held-out part would differ."""
 
 
 def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
-    """The records of a split, each with a field for every role: those of files, then those of built-in sets.
+    """Yield the records of a split, with a field for every role: first those of files, then those of built-in sets.
 
-    train and valid never share a record, and where `valid` is not given they are together all of the data. Which is
-    which depends on the content of all roles, so that whoever reads both must name the same ones. With `symbols`, lists
-    and arrays are read too: as texts that have a blank between two symbols. What `data.scramble` says is done to the
-    field of the first role: what a model reads.
+    train and valid never share a record, and without `valid` they add up to all of the data. The content of all roles
+    decides which is which, so readers of both must name the same roles. With `symbols`, lists and arrays are read too,
+    as text with blanks between symbols. `data.scramble` applies to the first role's field, which the model reads.
     """
     asked = Asked(data, tuple(roles), symbols)
     chosen = held_out(asked) if _open(data) else None
@@ -61,14 +60,14 @@ def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), sym
 
 
 def as_given(data: DataSettings) -> DataSettings:
-    """For examples that are to be answered: every line counts, an empty one too, and nothing is scrambled."""
+    """Return settings for examples to be answered: every line counts, even an empty one, and nothing is scrambled."""
     return data.model_copy(update={"empty_lines": True, "scramble": 0.0})
 
 
 def empty_lines(data: DataSettings, split: Split) -> int:
-    """How many lines of the plain texts are left out because they are empty.
+    """Count the empty lines left out of plain texts.
 
-    Of files that a part is held out of, those of the whole files: an empty line belongs to neither part.
+    When part of a file is held out, the whole file is counted: an empty line belongs to neither part.
     """
     if data.documents != "line" or data.empty_lines:
         return 0
@@ -85,14 +84,14 @@ def empty_lines(data: DataSettings, split: Split) -> int:
 
 @lru_cache(maxsize=10_000)
 def _empty_lines(path: Path, size: int, changed: int) -> int:
-    """Counted once in a process as long as the file stays as it is."""
+    """Count empty lines once per process, as long as the file does not change."""
     return sum(not line.strip() for _, line in lines(pieces(path), str(path)))
 
 
 def held_out(asked: Asked) -> HeldOut | None:
-    """What is held out of files, by the rule and the threshold of the settings, or by those that are chosen here.
+    """Determine what is held out of files, by the rule and threshold in the settings, or by those chosen here.
 
-    None where `valid` is given, or where there are built-in sets alone. Of large files it is kept in the cache.
+    None if `valid` is given or all sources are built-in sets. For large files, the result is cached.
     """
     data = asked.data
     if data.valid is not None:
@@ -122,19 +121,19 @@ def _kept_choice(folder: Path, lock: EntryLock) -> HeldOut | None:
 
 
 def _open(data: DataSettings) -> bool:
-    """Whether rule or threshold still have to be chosen."""
+    """Return True if the rule or the threshold still has to be chosen."""
     by_number = data.hold_out_by == "number"
     return data.valid is None and not by_number and None in (data.hold_out_by, data.hold_out_below)
 
 
 def read_texts(sources: list[str], symbols: bool = False) -> Iterator[str]:
-    """All texts of files (in pieces), the column `text` of rows, the training part of built-in sets."""
+    """Yield all texts of files (in pieces), of the column `text` of rows, and of the training part of built-in sets."""
     data = DataSettings(train=sources, valid=[])
     return (record.fields["text"] for record in read(data, "train", symbols=symbols))
 
 
 def size(data: DataSettings, split: Split) -> int | None:
-    """The bytes of text to come, about; None where that cannot be known without reading them."""
+    """Return the approximate size of a split in bytes of text; None if it cannot be known without reading the data."""
     if split == "valid" and data.valid is None:
         return None
     sizes = [None if isinstance(source, str) else plain_size(source, data) for source in sources(data, split)]
@@ -142,23 +141,23 @@ def size(data: DataSettings, split: Split) -> int | None:
 
 
 def is_small(data: DataSettings, split: Split) -> bool:
-    """Whether a split is a few files of its own that are read and encoded faster than the cache is asked for them.
+    """Return True if a split is a few separate files that are faster to read and encode than to look up in the cache.
 
-    That is what people type, and most files that a run is used on. A part that is held out of a file never is: all of
-    the file has to be read to find it.
+    This holds for typed input and for most files that a run is used on. It never holds for a part held out of a file,
+    since the whole file must be read to find it.
     """
     if split == "train" or data.valid is None:
         return False
     files = [source for source in sources(data, split) if not isinstance(source, str)]
-    if len(files) < len(sources(data, split)):  # built-in sets are made, not read
+    if len(files) < len(sources(data, split)):  # built-in sets are generated, not read
         return False
     paths = [path for file in files for path in (file.paths if isinstance(file, Aligned) else [file])]
-    # as they are, then unpacked: a large .gz file is not read for this
+    # first as stored, then unpacked: a large .gz file is not read for this
     return sum(path.stat().st_size for path in paths) <= SMALL and sum(map(bytes_in, files)) <= SMALL
 
 
 def described(data: DataSettings, split: Split) -> str:
-    """The sources of a split in a few words."""
+    """Return a short description of the sources of a split."""
     own = data.valid is not None and split == "valid"
     names = data.valid if own and data.valid is not None else data.train
     listed = [names] if isinstance(names, str) else names
@@ -168,10 +167,10 @@ def described(data: DataSettings, split: Split) -> str:
 
 
 def fingerprint(data: DataSettings, split: Split) -> str:
-    """sha256 of all that decides what `read` gives: contents of files, and the settings that matter."""
+    """Return a sha256 of everything that determines what `read` yields: file contents and the relevant settings."""
     found = sources(data, split)
     whole: list[object] = [VERSION, split, data.documents, sorted(data.columns.items())]
-    # with held-out data of its own, a file is read whole; else one part of it is
+    # with separate held-out data, files are read whole; otherwise, only one part is
     whole.append(_part(data, found) if data.valid is None else "whole")
     if data.scramble:
         whole.append(["scramble", data.scramble])
@@ -188,7 +187,7 @@ def fingerprint(data: DataSettings, split: Split) -> str:
 
 
 def _part(data: DataSettings, found: list[Source]) -> list[object]:
-    """All that decides which part of files is held out; of built-in sets, nothing does."""
+    """Return everything that determines which part of the files is held out; built-in sets have a fixed part."""
     if data.hold_out_by == "number" or all(isinstance(source, str) for source in found):
         return ["held out", data.hold_out]
     asked_for = data.hold_out if _open(data) else None
@@ -196,7 +195,7 @@ def _part(data: DataSettings, found: list[Source]) -> list[object]:
 
 
 def both_fingerprints(data: DataSettings) -> str:
-    """Of the training and of the held-out data: tells whether the data of a run are still the same."""
+    """Return the fingerprints of the training and held-out data, which tell whether a run's data have changed."""
     trained = fingerprint(data, "train")[:16] if data.train else "none"  # imported
     return f"{trained}-{fingerprint(data, 'valid')[:16]}"
 
@@ -229,7 +228,7 @@ def _digest(path: Path, size: int, changed: int) -> str:
 
 
 def sources(data: DataSettings, split: Split) -> list[Source]:
-    """Files, and names of built-in sets, of a split: each once."""
+    """Return the files and built-in sets of a split, each once."""
     valid = _resolved(data.valid, data) if data.valid is not None else {}
     if split == "valid" and data.valid is not None:
         return list(valid.values())
@@ -239,14 +238,12 @@ def sources(data: DataSettings, split: Split) -> list[Source]:
     left = [source for key, source in found.items() if isinstance(source, str) or key not in valid]
     if not left:
         where = ", ".join(str(source) for source in found.values())
-        raise DataError(
-            "train and valid are the same files", where=where, hint="leave data.valid out to hold out a part"
-        )
+        raise DataError("train and valid are the same files", where=where, hint="omit data.valid to hold out a part")
     return left
 
 
 def _resolved(names: str | list[str], data: DataSettings) -> dict[Path | str, Source]:
-    """By identity, so that two names of one file are one."""
+    """Return the sources by identity, so that two names of one file count once."""
     found: dict[Path | str, Source] = {}
     for name in [names] if isinstance(names, str) else names:
         if sets.is_builtin(name) or synthetic.is_synthetic(name):
@@ -258,18 +255,20 @@ def _resolved(names: str | list[str], data: DataSettings) -> dict[Path | str, So
 
 
 def _found(name: str, data: DataSettings) -> Sequence[Path | Aligned]:
-    if not name:  # as a path it would be the folder one is in
-        raise DataError("an empty name for data", hint="name a file, a folder, a pattern or a built-in data set")
+    if not name:  # as a path, it would be the current folder
+        raise DataError(
+            "a data source has an empty name", hint="name a file, a folder, a pattern or a built-in data set"
+        )
     try:
         if data.format in ("auto", "aligned") and (aligned := find_aligned(name, data)):
             return aligned
         hint = similar_files(name)
         if data.format == "aligned":
-            raise DataError(f"no aligned files '{name}'", hint=hint or "data.columns should have their suffixes")
+            raise DataError(f"no aligned files '{name}'", hint=hint or "give their suffixes in data.columns")
         if hint:
             raise DataError(f"no file or folder '{name}'", hint=hint)
         return find_files(name, also=[*sets.TEXTS, *synthetic.SETS])
-    except OSError as error:  # a name too long for a file, a folder that may not be looked into
+    except OSError as error:  # a name too long for a file, or a folder without read permission
         raise DataError(f"cannot be read ({error.strerror})", where=name[:80], hint="check the path") from None
 
 
@@ -287,21 +286,21 @@ def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record
     for name in sources:
         if isinstance(name, str):
             if synthetic.is_synthetic(name):
-                raise DataError(f"'{name}' is series of numbers, no text", hint="task.kind=forecasting reads them")
+                raise DataError(f"'{name}' is numeric series, not text", hint="use task.kind=forecasting to read it")
             for document in sets.documents(name, split):
                 yield from _of_document(document, name, asked)
 
 
 def _of_document(document: Document, name: str, asked: Asked) -> Iterator[Record]:
-    """The fields of a built-in set by role; where one role is asked for that it has no field for, its text."""
+    """Yield a document's fields by role; a single role without a field of its own gets the document's text."""
     chosen = {role: str(asked.data.columns.get(role, role)) for role in asked.roles}
     if len(chosen) == 1 and document.fields.keys().isdisjoint(chosen) and chosen.keys().isdisjoint(asked.data.columns):
         chosen = dict.fromkeys(chosen, "text")
     for role, field in chosen.items():
         if field not in document.fields:
             fields = ", ".join(document.fields)
-            hint = f"it has {fields}: choose with data.columns.{role}"
-            raise DataError(f"'{name}' cannot give {' and '.join(asked.roles)}", hint=hint)
+            hint = f"it has {fields}: choose one with data.columns.{role}"
+            raise DataError(f"'{name}' does not provide {' and '.join(asked.roles)}", hint=hint)
     place = f"{name}:{document.name}"
     if list(chosen.values()) == ["text"]:
         yield from text_records([FilePiece(document.fields["text"], 1, ends=True)], place, asked)

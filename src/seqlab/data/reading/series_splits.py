@@ -1,8 +1,8 @@
-"""Which series, and which steps of them, are for training and which are held out.
+"""Splits series, or the steps of a series, into training and held-out parts.
 
-Where there is no `valid`: of 20 or more series, a fifth of them; of fewer, the last fifth of each. What is forecast
-there was never seen, but the steps before it may be looked at. `data.hold_out` is another share; a built-in set has
-fixed parts.
+Without `valid`, one fifth of the series is held out if there are 20 or more, and otherwise the last fifth of each
+series. The steps to forecast there are never seen in training, but the steps before them may serve as input.
+`data.hold_out` sets another fraction; built-in sets have fixed parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class SeriesPart:
-    """A series, of which the steps from `first` on are to be forecast; `skipped` steps of it come before its values."""
+    """A series to forecast from step `first` on; its values begin `skipped` steps into the original."""
 
     series: Series
     first: int = 0
@@ -36,15 +36,15 @@ class SeriesPart:
 
 @dataclass(frozen=True)
 class Parts:
-    """With the names of the variables."""
+    """Series parts with the names of their variables."""
 
     parts: list[SeriesPart]
     columns: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Columns of the first file that are no variables, and why."""
+    """Columns of the first file that are not variables, and why."""
 
     def ordered(self, columns: Sequence[str]) -> Parts:
-        """With the variables in this order, where they have these names."""
+        """Return the parts with the variables in this order, if they have these names."""
         if set(columns) != set(self.columns):
             return self
         order = [self.columns.index(name) for name in columns]
@@ -55,15 +55,15 @@ class Parts:
 def read_parts(
     data: DataSettings, split: Literal["train", "valid"], layout: Layout, *, reach: int, whole: bool
 ) -> Parts:
-    """The series of a split; held-out ends have `reach` steps before them. `whole`: no series may be cut."""
+    """Return the series of a split; held-out ends include `reach` steps before them. `whole`: series may not be cut."""
     if data.scramble:
-        raise DataError("numbers have no letters that could be scrambled", hint="leave data.scramble out")
+        raise DataError("data.scramble shuffles letters, but series are numbers", hint="remove data.scramble")
     given = sources(data, split)
     files: list[Found] = []
     for source in given:
         if isinstance(source, Path):
             files.append(series_of(source, data, layout))
-            if layout.row == "step" or files[0].columns != (VALUE,):  # what the first file has is wanted of all others
+            if layout.row == "step" or files[0].columns != (VALUE,):  # all other files must match the first one
                 layout = replace(layout, columns=files[0].columns)
     made = [synthetic(source, split) for source in given if isinstance(source, str)]
     columns = _agreed([*files, *made])
@@ -79,14 +79,14 @@ def read_parts(
 
 
 def _agreed(found: Sequence[Found]) -> tuple[str, ...]:
-    """The names of the variables, of which all series must have as many."""
+    """Return the names of the variables; all series must have the same number."""
     if not found:
         raise DataError("no data to read", hint="name a file, a folder, a pattern or a built-in data set")
     first = found[0]
     for one in found:
         if len(one.columns) != len(first.columns):
-            what = f"the columns of numbers are {', '.join(one.columns)}, and elsewhere {', '.join(first.columns)}"
-            raise DataError(what, where=one.series[0].name, hint="name them: task.columns=[...]")
+            what = f"the numeric columns are {', '.join(one.columns)}, but elsewhere {', '.join(first.columns)}"
+            raise DataError(what, where=one.series[0].name, hint="choose them with task.columns=[...]")
     return first.columns
 
 

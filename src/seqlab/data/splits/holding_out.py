@@ -1,12 +1,13 @@
-"""Which part of files is held out where there is no `valid`, decided by content.
+"""Decides by content which part of the files is held out when `valid` is not given.
 
-A record is held out when the hash of its content is below a threshold. So the same record is always on the same side,
-and rows that are inserted, removed or shuffled later do not turn one that was trained on into one that is held out.
-Of fewer than 20 plain texts (or long arrays, or sequences) no whole ones are held out but parts from all over them:
-paragraphs, or lines where there are hardly any paragraphs, or blocks where there are hardly any lines.
+A record is held out if the hash of its content is below a threshold. The same record is therefore always on the same
+side, and rows inserted, removed or shuffled later never move a training record to the held-out side. With fewer than 20
+plain texts (or long arrays or sequences), parts from all over them are held out instead of whole ones: paragraphs, or
+lines if there are few paragraphs, or blocks if there are few lines.
 
-Rule and threshold are chosen once, from the data, and written into a run: `data.hold_out_by`, `data.hold_out_below`.
-Runs of earlier versions have the rule `number`: documents by their running number, of few texts the ends.
+The rule and the threshold are chosen once, from the data, and recorded in the run: `data.hold_out_by`,
+`data.hold_out_below`. Runs of earlier versions have the rule `number`: documents by number or, with few texts, their
+ends.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ Files = Sequence[Path | Aligned]
 FEWEST_DOCUMENTS = 20
 HELD_OUT = 0.05
 MOST_HELD_OUT = 250_000
-"""Bytes that are held out where the recipe names no share: an evaluation is not to cost more than the training."""
+"""The most bytes to hold out by default, so that an evaluation does not cost more than the training."""
 ANSWERS = ("label", "tags")
 """Roles that do not count as content: the same text with another label falls on the same side."""
 MANY = 100_000
-"""With more units than this, the share that is held out is the share asked for; with fewer, it is seen to."""
+"""Up to this many units, the threshold is tuned to the requested share; with more, the share itself is accurate
+enough."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How a part was chosen, and how much it is. Sizes are bytes of text; nothing is counted for the rule `number`."""
+    """How a part was chosen, and its size in bytes of text. Nothing is counted for the rule `number`."""
 
     by: HoldOutBy
     below: float | None = None
@@ -51,12 +53,12 @@ class HeldOut:
     held_size: int = 0
     size: int = 0
     ends: bool = False
-    """By the rule `number`, of texts that are too few to hold out whole ones."""
+    """Whether the rule `number` holds out the ends of texts, too few to hold out whole ones."""
     alike: bool = False
-    """Whether that rule was chosen because too much of the content is the same."""
+    """Whether that rule was chosen because too much of the content is repeated."""
 
     def settled(self, data: DataSettings) -> DataSettings:
-        """The settings with this choice written down."""
+        """Return the settings with this choice filled in."""
         return data.model_copy(update={"hold_out_by": self.by, "hold_out_below": self.below})
 
     @property
@@ -67,9 +69,9 @@ class HeldOut:
     def __str__(self) -> str:
         """3 of 60 paragraphs (1.2 of 24.8 kB), spread over the text"""
         if self.by == "number":
-            chosen = "the end of each text" if self.ends else "records by their number"
+            chosen = "the end of each text" if self.ends else "records by number"
             return (
-                f"{chosen}: the data repeat themselves, so the same is in the training data" if self.alike else chosen
+                f"{chosen}: the data repeat themselves, so the training data contain the same" if self.alike else chosen
             )
         (held, held_unit), (size, unit) = (readable_size(size).split() for size in (self.held_size, self.size))
         sizes = f"{held} of {size} {unit}" if held_unit == unit else f"{held} {held_unit} of {size} {unit}"
@@ -77,7 +79,7 @@ class HeldOut:
 
 
 def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
-    """The records of one side, by the rule that the settings have; a side without any is an error."""
+    """Yield the records of one side, by the rule in the settings; an empty side is an error."""
     by, below, none = asked.data.hold_out_by, asked.data.hold_out_below, True
     if by == "number":
         records = _by_number(files, asked, split)
@@ -96,7 +98,7 @@ def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
 
 
 def content(record: Record) -> str:
-    """What a record is known by: its texts, without labels and tags; several are joined with their lengths."""
+    """Return the content that identifies a record: its texts, without labels and tags, joined with their lengths."""
     texts = [text for role, text in sorted(record.fields.items()) if role not in ANSWERS]
     if len(texts) == 1:
         return texts[0]
@@ -109,7 +111,7 @@ def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
 
 
 def _documents(records: Iterable[Record], below: bytes, split: Split) -> Iterator[Record]:
-    """A long document, which comes in pieces, goes where its first piece belongs."""
+    """Yield the documents of one side; all pieces of a long document follow its first piece."""
     fresh, chosen = True, False
     for record in records:
         if fresh:
@@ -120,9 +122,9 @@ def _documents(records: Iterable[Record], below: bytes, split: Split) -> Iterato
 
 
 def _parts_of_texts(records: Iterable[Record], asked: Asked, below: bytes, split: Split) -> Iterator[Record]:
-    """What lies together of a text comes together, and the last part of each text on this side `ends`."""
+    """Yield the parts of texts on one side, adjacent units joined; the last part of each text `ends`."""
     role, fresh, line = asked.roles[0], True, 1
-    before: Record | None = None  # kept back until it is known whether more of its text follows
+    before: Record | None = None  # held back until it is known whether more of its text follows
     for record, units in _cut(records, asked):
         line = record.line if fresh else line
         for held, run in groupby(units, lambda unit: digest(unit) < below):
@@ -139,7 +141,7 @@ def _parts_of_texts(records: Iterable[Record], asked: Asked, below: bytes, split
 
 
 def _cut(records: Iterable[Record], asked: Asked) -> Iterator[tuple[Record, list[str]]]:
-    """The units that end in each record: in each piece of a text."""
+    """Yield each record, a piece of text, with the units that end in it."""
     role, cut = asked.roles[0], cutter(cast(Unit, asked.data.hold_out_by), asked.symbols)
     for record in records:
         units = cut.push(record.fields[role])
@@ -150,10 +152,10 @@ def _cut(records: Iterable[Record], asked: Asked) -> Iterator[tuple[Record, list
 
 
 def choose(files: Files, asked: Asked) -> HeldOut:
-    """The rule and the threshold, where the settings leave them open; reads all of the files, some of them twice.
+    """Choose the rule and threshold that the settings leave open. Reads all of the files, some of them twice.
 
-    Of the rules that a text allows, the first one is taken by which about the share asked for is held out. A text that
-    repeats itself has none, since all its units are on one side: of that, the end is held out.
+    Of the rules that suit a text, the first one that holds out about the requested share is chosen. A repetitive text
+    has none, since all its units fall on one side; its end is held out instead.
     """
     data, share = asked.data, _share(files, asked.data)
     if data.hold_out_by == "number":
@@ -164,7 +166,7 @@ def choose(files: Files, asked: Asked) -> HeldOut:
         if data.hold_out_below is None and not any(
             cut_of(path, data, share) for path in files if isinstance(path, Path)
         ):
-            for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
+            for _ in _of_all(files, asked):  # an empty or binary file raises a better message here
                 pass
             raise _too_little(files)
     if data.hold_out_by is not None:
@@ -180,13 +182,13 @@ def choose(files: Files, asked: Asked) -> HeldOut:
         if chosen := found.chosen(any_share=data.hold_out_by is not None):
             return chosen
     if data.hold_out_by is not None:
-        what = f"no {data.hold_out_by} of it differs from the others"
-        raise DataError(what, where=_names(files), hint="leave data.hold_out_by out, or give data.valid")
+        what = f"its {data.hold_out_by}s are all the same"
+        raise DataError(what, where=_names(files), hint="omit data.hold_out_by, or give data.valid")
     return HeldOut("number", ends=cut_up, alike=True)
 
 
 def ways(files: Files, asked: Asked) -> list[Unit]:
-    """The units that a few texts can be cut into, the most natural ones first."""
+    """Return the units that a few texts can be cut into, the most natural ones first."""
     role, paragraphs, lines = asked.only_role(_names(files)), 0, 0
     for record in _of_all(files, asked):
         text = record.fields[role]
@@ -199,7 +201,7 @@ def ways(files: Files, asked: Asked) -> list[Unit]:
 
 
 class _Tally:
-    """Counts what a threshold holds out; of not too many units, it keeps the hashes, to choose a better one."""
+    """Counts what a threshold holds out; for up to MANY units, keeps their hashes to choose a better threshold."""
 
     def __init__(self, by: HoldOutBy, share: float) -> None:
         self.by, self.share, self.limit = by, share, limit(share)
@@ -241,16 +243,16 @@ class _Tally:
             self.sizes[-1] += size
 
     def result(self, below: float) -> HeldOut:
-        """For a threshold; for another one than the share, the hashes must be there."""
+        """Return the counts for a threshold; any other than the initial share needs the hashes."""
         if below == self.share:
             return HeldOut(self.by, below, self.held, self.units, self.held_size, self.size)
         inside = [size for found, size in zip(self.digests, self.sizes, strict=True) if found < limit(below)]
         return HeldOut(self.by, below, len(inside), self.units, sum(inside), self.size)
 
     def chosen(self, any_share: bool) -> HeldOut | None:
-        """By a threshold that holds out about the share asked for: of records by number, of texts by size.
+        """Choose a threshold that holds out about the requested share: of records by number, of texts by size.
 
-        None where no threshold does, unless `any_share` is right that leaves neither side empty.
+        Return None if no threshold does; with `any_share`, any share is accepted that leaves neither side empty.
         """
         if self.units > MANY:
             return self.result(self.share) if 0 < self.held < self.units else None
@@ -259,7 +261,7 @@ class _Tally:
         if len(different) < 2:
             return None
         weights = np.bincount(which, None if self.by == "document" else self.sizes)
-        sums = np.cumsum(weights)[:-1] / weights.sum()  # held out: the first one, the first two, ... all but one
+        sums = np.cumsum(weights)[:-1] / weights.sum()  # held out: the first one, the first two, ..., all but one
         below, place = self.share, int(np.searchsorted(different, np.uint64(int.from_bytes(self.limit, "big")))) - 1
         if not (0 <= place < len(sums) and abs(sums[place] - self.share) <= self.share / 4):
             place = int(np.argmin(np.abs(sums - self.share)))
@@ -270,7 +272,7 @@ class _Tally:
 
 
 def _between(low: int, high: int) -> float:
-    """A threshold with few digits that holds out what has the lower hash but not what has the higher one."""
+    """Return a threshold with few digits that holds out the lower hash but not the higher one."""
     middle = (low + (high - low) / 2) / 2**64
     for digits in range(2, 20):
         if low < int(round(middle, digits) * 2**64) <= high:
@@ -279,7 +281,7 @@ def _between(low: int, high: int) -> float:
 
 
 def _few_texts(files: Files, data: DataSettings) -> bool:
-    """Whether all of them can be cut anywhere, and are too few documents to hold out whole ones."""
+    """Return True if all files can be cut anywhere and hold too few documents to hold out whole ones."""
     documents = 0
     for path in files:
         found = texts_in(path, data, FEWEST_DOCUMENTS)
@@ -296,7 +298,7 @@ def _check_cuttable(files: Files, data: DataSettings) -> None:
 
 
 def _share(files: Files, data: DataSettings) -> float:
-    """As asked for; or a twentieth, and of large data no more than an evaluation needs."""
+    """Return the share to hold out: as requested, or 5 %, limited to what an evaluation of large data needs."""
     return data.hold_out or float(f"{_default_share(files):.4g}")
 
 
@@ -304,7 +306,7 @@ def _default_share(files: Files) -> float:
     return min(HELD_OUT, MOST_HELD_OUT / max(1, sum(map(bytes_in, files))))
 
 
-# ---------------------------------------------------------------------- by number, as earlier versions did
+# ---------------------------------------------------------------------- by number, as in earlier versions
 
 
 def _by_number(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
@@ -315,10 +317,10 @@ def _by_number(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
 
 
 def _ends_of_texts(files: Files, asked: Asked, split: Split, share: float) -> Iterator[Record]:
-    """Each text up to its cut, or after it; a text too short to be cut is all train."""
+    """Yield each text up to its cut, or after it; a text too short to cut is all training data."""
     cuts = [cut_of(path, asked.data, share) if isinstance(path, Path) else 0 for path in files]
     if not any(cuts):
-        for _ in _of_all(files, asked):  # a file that is empty or no text at all has a better message
+        for _ in _of_all(files, asked):  # an empty or binary file raises a better message here
             pass
         raise _too_little(files)
     for path, cut in zip(files, cuts, strict=True):
@@ -338,9 +340,9 @@ def _spread(files: Files, asked: Asked, split: Split, share: float) -> Iterator[
 
 
 def _limit(records: Iterable[Record], share: float, files: Files) -> int:
-    """A document is held out when its hash is below this: the share, or what leaves neither split empty.
+    """Return the limit below which a document's hash is held out: the share, or one that leaves neither split empty.
 
-    Reads only as far as it takes to find a document of either kind.
+    Reads only far enough to find a document of each split.
     """
     wanted, lowest, highest, documents = int(share * 2**64), 2**64, 0, 0
     for record in records:
@@ -366,7 +368,7 @@ def _names(files: Files) -> str:
 
 
 def _too_little(files: Files) -> DataError:
-    return DataError("too little data to hold out a part of it", where=_names(files), hint="give data.valid")
+    return DataError("too little data to hold out a part", where=_names(files), hint="give data.valid")
 
 
 def _nothing(files: Files, data: DataSettings, split: Split) -> DataError:

@@ -1,8 +1,7 @@
-"""Texts cut into units whose place is decided by their content alone: paragraphs, lines, blocks.
+"""Cuts texts into units determined by their content alone: paragraphs, lines, blocks.
 
-An insertion changes the unit that it is in (of blocks, at most the next one too) and no other one. All units of a text
-together are exactly the text. Texts come in pieces, and what is kept in memory is never more than a piece and the unit
-that has not ended yet.
+An insertion changes only the unit it falls in (for blocks, at most the next one too). The units of a text add up to
+exactly the text. Texts come in pieces, and memory never holds more than one piece and one unfinished unit.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import numpy as np
 Unit = Literal["paragraph", "line", "block", "snippet"]
 
 LONGEST = 1 << 14
-"""A paragraph or line of more characters is cut into blocks."""
+"""A paragraph or line with more characters is cut into blocks."""
 AVERAGE = {"block": 2048, "snippet": 64}
-"""Characters of a block. Snippets are for texts that are too short for blocks."""
+"""Average characters per unit. Snippets are for texts too short for blocks."""
 MOST = 64
-"""A block has at most so many times the average length. Only a text that repeats itself has blocks like that."""
+"""The maximum length of a block as a multiple of the average. Only repetitive texts reach it."""
 REACH = 256
-"""How far a cut is moved to the end of the line, or to a blank or comma."""
+"""How far a cut may move to reach a line end, a blank or a comma."""
 REACH_OF_SYMBOLS = 1 << 16
-"""To a blank or comma, where the sequence is one of symbols: none is cut in two."""
+"""The same for sequences of symbols, so that no symbol is cut in two."""
 
 PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*\n)+")
 LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
@@ -32,12 +31,12 @@ NEWLINE, BLANK, COMMA = re.compile("\n"), re.compile(r"\s"), re.compile(",")
 
 
 def digest(content: str) -> bytes:
-    """64 bits; blanks around a text do not count, so that a paragraph at the end of a file is like any other."""
+    """Return a 64-bit hash; surrounding blanks do not count, so the last paragraph of a file hashes like any other."""
     return hashlib.blake2b(content.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def limit(share: float) -> bytes:
-    """A digest is below this with a probability of `share`."""
+    """Return the limit that a digest is below with probability `share`."""
     return min(int(share * 2**64), 2**64 - 1).to_bytes(8, "big")
 
 
@@ -45,14 +44,14 @@ class Cutter(Protocol):
     """Cuts one text that comes in pieces."""
 
     def push(self, text: str) -> list[str]:
-        """The units that end in this piece."""
+        """Return the units that end in this piece."""
 
     def finish(self) -> list[str]:
-        """The rest; after it, another text may begin."""
+        """Return the rest; another text may follow."""
 
 
 def cutter(unit: Unit, symbols: bool = False) -> Cutter:
-    """With `symbols`, what stands between blanks (or commas) is never cut."""
+    """Return a cutter. With `symbols`, text between blanks (or commas) is never cut."""
     reach = REACH_OF_SYMBOLS if symbols else REACH
     if unit in AVERAGE:
         return Blocks(AVERAGE[unit], reach)
@@ -60,12 +59,12 @@ def cutter(unit: Unit, symbols: bool = False) -> Cutter:
 
 
 class Lines:
-    """Paragraphs or lines, each with the blank lines after it; a very long one in blocks."""
+    """Cuts a text into paragraphs or lines, each with the blank lines after it; very long ones into blocks."""
 
     def __init__(self, end: re.Pattern[str], reach: int) -> None:
         self.end, self.reach = end, reach
         self.rest = ""
-        self.long: Blocks | None = None  # at work where the unit that has not ended is long already
+        self.long: Blocks | None = None  # in use while the unfinished unit is already long
 
     def push(self, text: str) -> list[str]:
         text = self.rest + text
@@ -99,10 +98,10 @@ class Lines:
 
 
 class Blocks:
-    """A text is cut where a hash of the last 16 characters is small, at the next end of a line or blank that is near.
+    """Cuts a text where a hash of the last 16 characters is small, at the next line end or blank nearby.
 
-    Content-defined chunking with a gear hash, after Xia et al. 2016 (FastCDC), without a shortest length, so that a
-    cut depends only on the characters around it.
+    Content-defined chunking with a gear hash, after Xia et al. 2016 (FastCDC), without a minimum length, so that a cut
+    depends only on the characters around it.
     """
 
     WINDOW = 16
@@ -138,13 +137,13 @@ class Blocks:
         return units
 
     def _places(self, text: str) -> list[int]:
-        """After which characters the hash says so."""
+        """Return the places where the hash calls for a cut."""
         around = self.before + text
         hashes = np.frombuffer(around.encode("utf-32-le", "surrogatepass"), "<u4") * np.uint32(0x9E3779B1)
         hashes ^= hashes >> np.uint32(15)
         hashes *= np.uint32(0x85EBCA77)
         width = 1
-        while width < self.WINDOW:  # of twice as many characters: those here, and those before them moved up
+        while width < self.WINDOW:  # hashes of twice the width: these, plus the earlier ones shifted
             earlier = hashes[:-width] << np.uint32(width)
             hashes[width:] += earlier
             width *= 2
@@ -152,7 +151,7 @@ class Blocks:
         return [int(place) for place in places if place > 0]
 
     def _moved(self, text: str, place: int) -> int:
-        """To the end of the line, else the next blank, else comma; without any, the last word of a text stays whole."""
+        """Move a cut to the next line end, else blank, else comma; without any, the last word of a text stays whole."""
         for sign, reach in ((NEWLINE, REACH), (BLANK, self.reach), (COMMA, self.reach)):
             if found := sign.search(text, place - 1, place + reach):
                 return found.end()

@@ -1,14 +1,14 @@
-"""The cache: what takes long to make (encoded texts, learnt tokenizers, what is held out), each in a folder of its own.
+"""The cache of results that are slow to compute: encoded texts, trained tokenizers, held-out parts. One folder each.
 
     <cache>/tokens/<key>/      <cache>/tokenizers/<key>/      <cache>/splits/<key>/      beside each of them <key>.lock
 
-An entry is built beside its place under its lock and then renamed: whoever looks sees a whole entry or none, and
-of several processes that ask at once, one builds. Whoever uses the files of an entry shares its lock for as long
-as that takes, and only an entry that nobody uses is ever removed. The lock's time tells when the entry was used
-last: where a new entry makes the cache larger than its limit, those that lay unused for the longest time go.
+An entry is built in a separate folder under its lock and then renamed, so readers see a whole entry or none, and only
+one of several processes builds it. Readers hold a shared lock while they use an entry's files, and only unused entries
+are removed. The lock file's time records the last use: when a new entry pushes the cache over its limit, the least
+recently used entries are removed.
 
-Where the system's folder cannot be written (a home that is read-only, or none at all), a temporary folder of this user
-takes its place, and one line says so. A folder that SEQLAB_CACHE names is never replaced: it was asked for.
+If the system's cache folder is not writable (a read-only or missing home), a temporary folder of this user is used
+instead, with a one-line warning. A folder set by SEQLAB_CACHE is never replaced: it was chosen on purpose.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TRIES = 10
-"""How often an entry is built again that another process removes before it can be used."""
+"""How often to rebuild an entry that another process removes before it can be used."""
 T = TypeVar("T")
 
 
 def cache_folder() -> Path:
-    """Where it is: SEQLAB_CACHE, or the place the system has for such things, or a temporary one in its place."""
+    """Return the cache folder: SEQLAB_CACHE, the system's usual place, or a temporary folder instead."""
     if given := os.environ.get("SEQLAB_CACHE"):
         return Path(os.path.expanduser(given))
     from platformdirs import user_cache_dir
@@ -51,19 +51,19 @@ def cache_folder() -> Path:
 
 @cache
 def _usable(folder: Path) -> Path:
-    """The folder itself if this process can write there; asked once, and what is said about it is said once."""
+    """Return the folder if it is writable, or a temporary one; checked, and warned about, only once."""
     try:
-        if not folder.is_absolute():  # ~ stands for nothing here
+        if not folder.is_absolute():  # ~ could not be expanded
             raise OSError(errno.ENOENT, "there is no home folder")
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         if error.errno in FULL:
-            return folder  # whatever is written there will say so, and what to do
+            return folder  # writing there will raise an error with a hint
         other = temporary_folder()
         caution(
-            f"cannot write to the cache folder {folder} ({error.strerror}): using {other}; SEQLAB_CACHE sets another"
+            f"cannot write to the cache folder {folder} ({error.strerror}): using {other}; set SEQLAB_CACHE to move it"
         )
         return other
     return folder
@@ -71,9 +71,9 @@ def _usable(folder: Path) -> Path:
 
 @cache
 def temporary_folder() -> Path:
-    """A folder of this user below the system's temporary one that no other user can write to.
+    """Return a folder in the system's temporary folder that no other user can write to.
 
-    Where another user has taken its name, it is one of this process alone, removed when that ends.
+    If another user has taken its name, the folder belongs to this process alone and is removed when the process ends.
     """
     try:
         folder = Path(tempfile.gettempdir()) / f"seqlab-{os.getuid()}"
@@ -86,10 +86,10 @@ def temporary_folder() -> Path:
         own, maker = Path(tempfile.mkdtemp(prefix="seqlab-")), os.getpid()
     except OSError as error:
         what = f"there is no temporary folder for the cache either ({error.strerror})"
-        raise DataError(what, hint="set the variable SEQLAB_CACHE to a folder that can be written") from None
+        raise DataError(what, hint="set the variable SEQLAB_CACHE to a writable folder") from None
 
     def remove() -> None:
-        if os.getpid() == maker:  # not a fork of it
+        if os.getpid() == maker:  # not in a forked child
             shutil.rmtree(own, ignore_errors=True)
 
     atexit.register(remove)
@@ -97,30 +97,30 @@ def temporary_folder() -> Path:
 
 
 def cache_limit() -> int | None:
-    """The most bytes it may hold: SEQLAB_CACHE_LIMIT such as 500MB or 20GB; None if that is `none`."""
+    """Return the maximum size in bytes: SEQLAB_CACHE_LIMIT, such as 500MB or 20GB; None if that is `none`."""
     given = os.environ.get("SEQLAB_CACHE_LIMIT", LIMIT)
     if given.strip().lower() == "none":
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", given, re.IGNORECASE)
     if not match:
         hint = "write 500MB, 20GB or none"
-        raise DataError(f"'{given[:40]}' is no size", where="the variable SEQLAB_CACHE_LIMIT", hint=hint)
+        raise DataError(f"'{given[:40]}' is not a size", where="the variable SEQLAB_CACHE_LIMIT", hint=hint)
     return int(float(match[1]) * SIZES[match[2].upper()])
 
 
 class EntryLock:
-    """flock on the file beside an entry: let go of when released, collected, or when the process dies.
+    """An flock on the file beside an entry, released explicitly, when collected, or when the process dies.
 
-    Not filelock's, which has shared locks only as SQLite databases, and those do not survive a fork.
+    The filelock package offers shared locks only through SQLite databases, and those do not survive a fork.
     """
 
     def __init__(self, folder: Path, how: int) -> None:
-        """Waits, unless `how` has LOCK_NB: then a BlockingIOError says that another one has it."""
+        """Wait for the lock; with LOCK_NB in `how`, raise BlockingIOError if another process holds it."""
         path, self.file = _lock_of(folder), -1
         while self.file < 0:
             self.file = _opened(path, shared=bool(how & fcntl.LOCK_SH))
             if self.file < 0:
-                return  # a cache that can only be read: nobody removes anything there
+                return  # a read-only cache: nobody can remove anything there
             try:
                 fcntl.flock(self.file, how)
                 current = os.stat(path).st_ino == os.fstat(self.file).st_ino
@@ -129,13 +129,13 @@ class EntryLock:
             except BaseException:
                 self.release()
                 raise
-            if not current:  # whoever removed the entry removed the lock with it
+            if not current:  # another process removed the entry and its lock
                 self.release()
 
     def touch(self) -> None:
-        """The entry is used now."""
+        """Mark the entry as used now."""
         if self.file >= 0:
-            with suppress(OSError):  # it belongs to someone else
+            with suppress(OSError):  # the file belongs to another user
                 os.utime(self.file)
 
     def release(self) -> None:
@@ -167,10 +167,10 @@ def _opened(path: Path, shared: bool) -> int:
 
 
 def kept(kind: str, key: str, load: Callable[[Path, EntryLock], T | None], build: Callable[[Path], None]) -> T:
-    """What the cache has under a key (a sha256 of all that decides what is in it), built first if need be.
+    """Return the cached result for a key (a sha256 of everything that determines it), building it first if needed.
 
-    `load` gives None where a folder holds no whole entry; the lock it is given is shared as long as it lives.
-    `build` fills an empty folder.
+    `load` returns None if a folder holds no complete entry; the shared lock it receives is held for as long as the lock
+    object lives. `build` fills an empty folder.
     """
     if not re.fullmatch(r"[\w-]+", key):
         raise ValueError(f"a key is a sha256 in hexadecimal digits, not {key!r}")
@@ -183,16 +183,16 @@ def kept(kind: str, key: str, load: Callable[[Path, EntryLock], T | None], build
                 return found
             lock.release()
             with EntryLock(folder, fcntl.LOCK_EX) as lock:
-                if load(folder, lock) is None:  # unless another process has built it meanwhile
+                if load(folder, lock) is None:  # another process may have built it meanwhile
                     _fill(folder, build)
                     lock.touch()
                     trim()
-    except OSError as error:  # the readers give DataErrors of their own: this one is about writing
+    except OSError as error:  # readers raise their own DataErrors: this one is about writing
         room = "make room (`seqlab data cache --clear all`), or " if error.errno in FULL else ""
         hint = f"{room}set the variable SEQLAB_CACHE to another folder"
         what = f"cannot write the cache ({error.strerror or error})"
         raise DataError(what, where=str(cache_folder()), hint=hint) from None
-    raise DataError("the cache is too small", where=str(cache_folder()), hint="raise SEQLAB_CACHE_LIMIT")
+    raise DataError("the cache limit is too small", where=str(cache_folder()), hint="raise SEQLAB_CACHE_LIMIT")
 
 
 def _fill(folder: Path, build: Callable[[Path], None]) -> None:
@@ -201,11 +201,13 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
     room.mkdir()
     try:
         build(room)
-        shutil.rmtree(folder, ignore_errors=True)  # a damaged entry, if anything
+        shutil.rmtree(folder, ignore_errors=True)  # a damaged entry, if any
         room.rename(folder)
     except BaseException:
         shutil.rmtree(room, ignore_errors=True)
-        _lock_of(folder).unlink(missing_ok=True)  # last: whoever waits for it makes another, and then a room
+        _lock_of(folder).unlink(
+            missing_ok=True
+        )  # last: a waiting process creates a new lock, then its own build folder
         raise
 
 
@@ -228,11 +230,11 @@ class Entry:
     folder: Path
     bytes: int
     used: float
-    """When it was used last, in seconds since 1970."""
+    """Time of last use, in seconds since 1970."""
 
     @property
     def about(self) -> str:
-        """What it was made of, for people."""
+        """A description of what it was built from."""
         try:
             meta = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
             return str(meta.get("about", ""))
@@ -240,22 +242,22 @@ class Entry:
             return "damaged, or left by a process that was killed"
 
     def remove(self) -> bool:
-        """True if it is gone; False if someone uses it."""
+        """Remove the entry. Return False if it is in use."""
         try:
             with EntryLock(self.folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 room = _room(self.folder)
                 shutil.rmtree(room, ignore_errors=True)
                 with suppress(FileNotFoundError):
-                    self.folder.rename(room)  # at once: nobody sees half an entry
+                    self.folder.rename(room)  # atomic: nobody sees half an entry
                 shutil.rmtree(room, ignore_errors=True)
                 _lock_of(self.folder).unlink(missing_ok=True)
-        except OSError:  # in use, or not ours
+        except OSError:  # in use, or owned by another user
             return False
         return True
 
 
 def entries() -> list[Entry]:
-    """All that is in the cache, the longest unused first."""
+    """Return all entries of the cache, least recently used first."""
     found = []
     for kind in KINDS:
         folder = cache_folder() / kind
@@ -275,12 +277,12 @@ def _entry(kind: str, folder: Path) -> Entry:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """With os.walk, which minds no folder that another process removes meanwhile."""
+    """Yield all files below a folder; os.walk tolerates folders removed by other processes."""
     return (Path(root, name) for root, _, names in os.walk(folder) for name in names)
 
 
 def trim() -> None:
-    """Remove what was unused for the longest time, as long as the cache is larger than its limit."""
+    """Remove the least recently used entries until the cache is within its limit."""
     limit = cache_limit()
     if limit is None:
         return

@@ -1,6 +1,6 @@
-"""Columns of numbers too long for memory: kept in files of a folder that is thrown away, and used in pieces.
+"""Columns of numbers too long for memory, kept in files of a temporary folder and processed in pieces.
 
-Where no folder is given, everything stays in memory and a piece is all there is: the same code serves both.
+Without a folder, everything stays in memory as a single piece, so the same code serves both cases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Numbers = NDArray[Any]
 
 
 class ScratchColumn:
-    """Numbers of one type: appended to, then read."""
+    """Numbers of one type: append first, then read."""
 
     def __init__(self, dtype: DTypeLike, path: Path | None = None) -> None:
         self.dtype, self.path, self.length = np.dtype(dtype), path, 0
@@ -33,12 +33,12 @@ class ScratchColumn:
         if self.path is None:
             self.held.append(values)
         elif len(values):
-            with self.path.open("ab") as file:  # opened anew each time: there may be more columns than handles
+            with self.path.open("ab") as file:  # reopened each time: there may be more columns than file handles
                 file.write(values.data)
         self.length += len(values)
 
     def read(self, start: int = 0, stop: int | None = None) -> Numbers:
-        """Not to be written to: it may be the column itself."""
+        """Return a part of the column. Do not write to it: it may be the column itself."""
         stop = self.length if stop is None else min(stop, self.length)
         if self.path is not None:
             if stop <= start:
@@ -49,14 +49,14 @@ class ScratchColumn:
         return self.held[0][start:stop]
 
     def drop(self) -> None:
-        """Its room is wanted, its numbers are not."""
+        """Discard the numbers and free their space."""
         self.held, self.length = [], 0
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
 class Scratch:
-    """Makes columns, and says how many rows of them may be in memory at once (`rows`)."""
+    """Creates columns; `rows` is the number of rows that may be in memory at once."""
 
     def __init__(self, rows: int, folder: Path | None = None) -> None:
         self.rows, self.folder, self.columns = rows, folder, 0
@@ -76,20 +76,20 @@ class Scratch:
         return ScratchColumn(dtype, self.folder and self.folder / f"{self.columns}.numbers")
 
     def pieces(self, stop: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """The range from `start` to `stop`, cut into (start, stop) that fit into memory."""
+        """Split the range from `start` to `stop` into pieces (start, stop) that fit into memory."""
         return ((first, min(first + self.rows, stop)) for first in range(start, stop, self.rows))
 
     def even_bounds(self, stop: int) -> Integers:
-        """0, …, `stop`: the bounds of ranges of which each fits into memory."""
+        """Return bounds 0, …, `stop` of ranges that each fit into memory."""
         return np.append(np.arange(0, max(stop, 1), self.rows), max(stop, 1))
 
 
 class Ranges:
-    """Rows are sent out, each to the range of ids that its id is in, and answers come back in the order of sending.
+    """Sends each row to the range that contains its id; answers come back in the order of sending.
 
-    This is how places at random in a table too large for memory are read, and how a text too large for it is
-    sorted: only one range is in memory at a time, and all files are read and written from end to end.
-    Range r has the ids from `bounds[r]` to before `bounds[r + 1]`.
+    This makes it possible to read a table larger than memory at random places, and to sort a text larger than memory:
+    only one range is in memory at a time, and all files are read and written sequentially. Range r holds the ids from
+    `bounds[r]` up to but not including `bounds[r + 1]`.
     """
 
     def __init__(self, scratch: Scratch, bounds: Integers, columns: int = 1, answers: DTypeLike = np.int64) -> None:
@@ -99,12 +99,12 @@ class Ranges:
         self.collected = [0] * len(self.answers)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """(range, first id, stop)"""
+        """Yield (range, first id, stop)."""
         for place, (first, stop) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
             yield place, first, stop
 
     def send(self, ids: Integers, *columns: Integers) -> None:
-        """Rows by their ids; without other columns, a row is its id."""
+        """Send rows by id; without other columns, a row is its id."""
         order, parts = self._parts(ids)
         for number, values in enumerate(columns or [ids]):
             values = values[order]
@@ -115,16 +115,16 @@ class Ranges:
         return len(self.sent[place][0])
 
     def rows(self, place: int) -> Iterator[list[Integers]]:
-        """The rows of a range in the order of sending, as many at a time as fit into memory."""
+        """Yield the rows of a range in the order of sending, in pieces that fit into memory."""
         for start, stop in self.scratch.pieces(self.size(place)):
             yield [column.read(start, stop) for column in self.sent[place]]
 
     def answer(self, place: int, values: Numbers) -> None:
-        """Answers to the rows of a range, in their order."""
+        """Append answers to the rows of a range, in order."""
         self.answers[place].append(values)
 
     def collect(self, ids: Integers) -> Numbers:
-        """The answers to the rows that were sent with these ids: the same ids in the same order, in any pieces."""
+        """Return the answers to the rows sent with these ids: the same ids in the same order, in pieces of any size."""
         order, parts = self._parts(ids)
         values = np.empty(len(ids), self.answers[0].dtype)
         for place, start, stop in parts:
@@ -140,11 +140,11 @@ class Ranges:
             column.drop()
 
     def _parts(self, ids: Integers) -> tuple[Any, list[tuple[int, int, int]]]:
-        """An order of the rows that puts those of a range side by side; and (range, start, stop) in that order."""
+        """Return an order that groups the rows by range, and each (range, start, stop) in that order."""
         if len(self.sent) == 1:
             return slice(None), [(0, 0, len(ids))]
         place = np.searchsorted(self.bounds[1:-1], ids, side="right")
-        place = place.astype(np.min_scalar_type(len(self.sent)))  # 16 bits are sorted faster
+        place = place.astype(np.min_scalar_type(len(self.sent)))  # 16-bit integers sort faster
         sizes = np.bincount(place, minlength=len(self.sent))
         stops = np.cumsum(sizes)
         used = np.flatnonzero(sizes)

@@ -1,16 +1,14 @@
-"""The token store: records encoded once, kept in files that are mapped into memory.
+"""The token store: records encoded once and kept in memory-mapped files.
 
-A text larger than memory can be trained on, and a second run on the same data starts at once. A store is a
-folder
+This allows training on texts larger than memory, and a second run on the same data starts at once. A store is a folder
 
     <cache>/tokens/<key>/
-      text.ids        the ids of all documents, one after the other, as uint8, uint16 or uint32; of a column of
+      text.ids        the ids of all documents, concatenated, as uint8, uint16 or uint32; for a column of
                       numbers, text.numbers: float32
       text.offsets    int64: document i is ids[offsets[i] : offsets[i + 1]]
       meta.json       totals; written last
 
-with two files for each column; `cache.py` says how it comes there, and when it goes. What is small and not worth a
-folder, such as a typed line, is encoded into memory.
+with two files per column; `cache.py` builds and removes it. Small inputs, such as a typed line, are encoded in memory.
 """
 
 from __future__ import annotations
@@ -34,17 +32,17 @@ from seqlab.errors import DataError
 
 Ids = NDArray[Any]
 Encoder = Callable[[list[str]], Sequence[Sequence[int] | Ids]]
-"""From texts to their ids, or to their numbers."""
+"""Maps texts to their ids, or to their numbers."""
 BATCH = 1 << 21
-"""Characters that are encoded at once."""
+"""Characters to encode at once."""
 RECORD = 64
-"""Counted for each record beside its characters, so that a batch of empty ones ends too."""
+"""Added to the size of each record, so that a batch of empty records ends too."""
 LAYOUT = 1
 
 
 @dataclass(frozen=True)
 class Totals:
-    """`characters` and `bytes` (UTF-8) are those of the texts, `tokens` include the ends of documents."""
+    """`characters` and `bytes` (UTF-8) count the texts; `tokens` includes the ends of documents."""
 
     tokens: int = 0
     characters: int = 0
@@ -53,7 +51,7 @@ class Totals:
 
 
 class Column:
-    """One column of a store: `flat` has all ids (or numbers), `column[i]` those of document i."""
+    """One column of a store: `flat` holds all ids (or numbers), `column[i]` those of document i."""
 
     def __init__(self, flat: Ids, offsets: Ids, totals: Totals) -> None:
         self.flat, self.offsets = flat, offsets
@@ -80,7 +78,7 @@ class Column:
 
 
 class TokenStore:
-    """Columns of ids by role; all columns have the same number of documents."""
+    """Columns of ids by role, all with the same number of documents."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
@@ -104,12 +102,12 @@ class TokenStore:
         size: int | None = None,
         keep: bool = True,
     ) -> Self:
-        """The store of a key (a sha256 of all that decides what is in it), built from the records if need be.
+        """Open the store for a key (a sha256 of everything that determines it), building it from the records if needed.
 
-        Columns hold ids below `vocab_size`, or numbers where that is None. `end` is appended to each document: after
-        a record that `ends`, not between the pieces of one.
-        `about` tells people what is encoded, and `size` how many bytes of text it is, where that is known.
-        What is not to be kept is encoded into memory, and the cache is left alone.
+        Columns hold ids below `vocab_size`, or numbers if that is None. `end` is appended to each document: after a
+        record that `ends`, not between the pieces of one. `about` describes the data to the user, and `size` is its
+        length in bytes of text, if known. With `keep=False`, records are encoded in memory and the cache is not
+        touched.
         """
         plan = _Plan(dict(columns), vocab_size, end, about)
         if not keep:
@@ -123,7 +121,7 @@ class TokenStore:
 
     @classmethod
     def _load(cls, folder: Path, lock: EntryLock, plan: _Plan) -> Self | None:
-        """The store in a folder, or None where there is none, a damaged one, or one made otherwise."""
+        """Load the store in a folder, or return None if it is missing, damaged, or built differently."""
         try:
             meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
             if meta["made"] != plan.made():
@@ -174,7 +172,7 @@ class _Plan:
         return next(f"uint{bits}" for bits in (8, 16, 32) if self.vocab_size <= 2**bits)
 
     def made(self) -> dict[str, object]:
-        """What has to be the same for a store to be used again, beside its key."""
+        """Return what must match, besides the key, for a store to be reused."""
         return {"layout": LAYOUT, "dtype": self.dtype, "end": self.end, "roles": sorted(self.encoders)}
 
 
@@ -198,7 +196,7 @@ def _build(room: Path, records: Iterable[Record], plan: _Plan, progress: Callabl
 def _encode(
     opened: Callable[[str], BinaryIO], records: Iterable[Record], plan: _Plan, progress: Callable[[int], None]
 ) -> dict[str, Totals]:
-    """Written into the two files of each column, which `opened` gives by name."""
+    """Write each column to its two files, which `opened` opens by name, and return the totals."""
     writers = {role: _Writer(plan, opened(f"{role}.{plan.holds}"), opened(f"{role}.offsets")) for role in plan.encoders}
     for batch in _batches(records):
         ends = np.array([record.ends for record in batch])
@@ -210,7 +208,7 @@ def _encode(
 
 
 def encoded(encode: Encoder, texts: list[str], batch: Sequence[Record]) -> Sequence[Sequence[int] | Ids]:
-    """The ids of texts; where there are none for one of them, the error names its place."""
+    """Return the ids of texts; an error names the record it comes from."""
     try:
         return encode(texts)
     except DataError:
@@ -233,19 +231,19 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 class _Writer:
-    """Appends the ids of texts, and the offsets of documents, to the two files of a column."""
+    """Appends the ids of texts and the offsets of documents to the two files of a column."""
 
     def __init__(self, plan: _Plan, ids: BinaryIO, offsets: BinaryIO) -> None:
         self.plan, self.ids, self.offsets = plan, ids, offsets
         self.tokens = self.characters = self.bytes = self.documents = 0
-        self.open = False  # has the last document more pieces to come?
+        self.open = False  # whether the last document has more pieces to come
         self.offsets.write(np.zeros(1, "int64").tobytes())
 
     def write(self, texts: list[str], encoded: Sequence[Sequence[int] | Ids], ends: NDArray[np.bool_]) -> None:
         flat = np.concatenate([np.empty(0, "uint8"), *(np.asarray(ids) for ids in encoded if len(ids))])
         vocab_size = self.plan.vocab_size
         if vocab_size is not None and flat.size and not (flat.min() >= 0 and flat.max() < vocab_size):
-            raise ValueError(f"ids from {flat.min()} to {flat.max()} where there are {vocab_size}")
+            raise ValueError(f"ids from {flat.min()} to {flat.max()}, but the vocabulary has {vocab_size}")
         flat = flat.astype(self.plan.dtype, copy=False)
         stops = np.cumsum([len(ids) for ids in encoded])
         if self.plan.end is not None:
@@ -267,16 +265,16 @@ class _Writer:
 
 
 def _settle(file: BinaryIO) -> None:
-    """On the disk before the rename is: a size alone would not tell zeros from ids after a power cut."""
+    """Flush to disk before the rename: after a power cut, the size alone would not tell zeros from ids."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _mapped(path: Path, lock: EntryLock, dtype: str, count: int) -> Ids:
     if path.stat().st_size != count * np.dtype(dtype).itemsize:
-        raise ValueError(f"{path} has not the size it should have")
+        raise ValueError(f"{path} has the wrong size")
     if not count:
         return np.empty(0, dtype)  # an empty file cannot be mapped
     mapped = np.memmap(path, dtype, mode="r")
-    mapped.lock = lock  # type: ignore[attr-defined]  # as long as any view of the array lives, it is in use
+    mapped.lock = lock  # type: ignore[attr-defined]  # the entry is in use as long as any view of the array lives
     return mapped
