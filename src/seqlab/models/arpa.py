@@ -249,7 +249,7 @@ class _Reader:
         while (line := self.advance()) and not line.startswith(b"\\"):
             fields = line.split()
             if not order < len(fields) < order + 3:
-                raise self.error(f"{len(fields)} fields for a {order}-gram", hint="write a number, the words, a backoff")
+                raise self.error(f"{len(fields)} fields for a {order}-gram", hint="give a number, the words, a backoff")
             if order == 1 and fields[1] not in self.ids:
                 self.ids[fields[1]] = len(self.words)
                 self.words.append(fields[1])
@@ -259,7 +259,7 @@ class _Reader:
             except KeyError as error:
                 raise self.error(f"the word {error.args[0].decode(errors='replace')!r} is not a 1-gram") from None
             except ValueError:
-                raise self.error("not a number", hint="write a number, the words, a backoff") from None
+                raise self.error("not a number", hint="give a number, the words, a backoff") from None
             lines.append(self.number)
         if len(lines) != sizes[order - 1]:
             raise self.error(f"{len(lines)} {order}-grams end here, but \\data\\ says {sizes[order - 1]}")

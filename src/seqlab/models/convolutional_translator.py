@@ -27,8 +27,8 @@ from seqlab.recipe import PartSettings
 
 
 class ConvolutionalEncoder(Encoder):
-    """y = √D E[source] + P; in each layer y ← y + a ∘ σ(g), where [a; g] is a convolution centred on each position; then
-    a norm"""
+    """y = √D E[source] + P; in each layer y ← y + a ∘ σ(g), where [a; g] is a convolution centred on each position;
+    then a norm"""
 
     class Settings(PartSettings):
         width: int = Field(default=128, gt=0)

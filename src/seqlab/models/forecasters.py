@@ -36,8 +36,7 @@ class Forecaster(nn.Module, ABC):
 
 
 class SeriesDense(Forecaster):
-    """y = W [x_1; …; x_W] + b, optionally with hidden layers in between. Shorter windows are padded with zeros in front.
-    """
+    """y = W [x_1; …; x_W] + b, or a net with hidden layers. Shorter windows are padded with zeros in front."""
 
     class Settings(PartSettings):
         hidden_widths: tuple[int, ...] = ()

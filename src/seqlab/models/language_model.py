@@ -25,7 +25,7 @@ class Output(NamedTuple):
     states: Tensor
     state: State | None
     undropped: Tensor | None = None
-    """The states before dropout, for models that have it: only their size is meaningful."""
+    """The states before dropout, if there is any, for regularisers of their size."""
 
 
 class LanguageModel(nn.Module, ABC):
@@ -145,7 +145,7 @@ class State:
         return after._selected(rows)
 
     def join(self, other: State) -> State:
-        """Join the rows of two states and consume both. Buffers of different lengths are padded, and sources that no row
+        """Join the rows of two states and consume both. Buffers of different lengths are padded; sources that no row
         reads any more are dropped."""
         for one in (self, other):
             one._fresh()
