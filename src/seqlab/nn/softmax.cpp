@@ -4,8 +4,8 @@
 
 namespace {
 
-// Probabilities below e⁻⁶⁹ = 10⁻³⁰ of the largest become zero: products with smaller ones are denormal, and arithmetic with
-// denormal numbers is a hundred times slower.
+// Probabilities below e⁻⁶⁹ = 10⁻³⁰ of the largest become zero: products with smaller ones are denormal, and arithmetic
+// with denormal numbers is a hundred times slower.
 constexpr float LEAST = -69;
 
 // Logits become ∂loss/∂logits = (p − (1 − ε) y − ε / V) · scale → (1 − ε) (−log p_target) + ε mean_k (−log p_k)
