@@ -111,7 +111,7 @@ def test_an_error_inside_is_not_hidden_by_a_change_that_reached_nothing():
 
 def test_a_part_that_never_ran():
     model = lstm()
-    message, zeros = r"'recurrent\.layers\.1' noted nothing; it never ran", {("recurrent.layers.1", "h"): Set(0)}
+    message, zeros = r"'recurrent\.layers\.1' noted nothing; it did not run", {("recurrent.layers.1", "h"): Set(0)}
     with pytest.raises(SeqlabError, match=message), intervene(model, zeros):
         model.recurrent.layers[0].step(torch.zeros(1, 24).double(), (torch.zeros(1, 6).double(),) * 2)
 

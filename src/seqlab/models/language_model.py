@@ -25,7 +25,7 @@ class Output(NamedTuple):
     states: Tensor
     state: State | None
     undropped: Tensor | None = None
-    """The states before dropout, if there is any, for regularisers of their size."""
+    """The states before dropout, if the model has any: regularisers of their size use these."""
 
 
 class LanguageModel(nn.Module, ABC):

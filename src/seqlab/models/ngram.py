@@ -89,10 +89,10 @@ class Size:
 
 
 class NGram(LanguageModel):
-    """score(w | h) = log p(w | h) where hw was seen, else log-backoff(h) + score(w | h less its first token)
+    """score(w | h) = log p(w | h) if hw was seen, else log-backoff(h) + score(w | h without its first token)
 
     It has no weights: `fit` counts a text and fills the tables (`ngram_smoothing`); before that, it is uniform.
-    Its state are the ids of the contexts of length 1 … K that end at a token: reading a token takes one search
+    Its state holds the ids of the contexts of length 1 … K that end at a token: reading a token takes one search
     per length, and scoring one takes another. Each table ends in a dummy entry, where failed searches may end;
     backoff tables end in two, which NOTHING and UNSEEN index.
     """

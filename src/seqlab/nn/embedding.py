@@ -33,7 +33,7 @@ class Conditions(nn.Module):
         self.sizes = nn.Embedding(extras, width) if extras else None
 
     def forward(self, source: Mapping[str, Tensor], words: nn.Module) -> Tensor:
-        """`tokens` (B, N), and `values` (B, N) where there are numbers → (B, N, D)."""
+        """`tokens` (B, N), and `values` (B, N) if there are numbers → (B, N, D)."""
         tokens = source["tokens"]
         if self.names is None or self.sizes is None:
             return words(tokens)  # type: ignore[no-any-return]

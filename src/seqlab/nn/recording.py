@@ -1,4 +1,4 @@
-"""Recording what happens inside a model while it runs: parts `note` what they compute, at no cost unless observed.
+"""Records what happens inside a model while it runs: parts `note` what they compute, at no cost unless observed.
 
 >>> with record(model, "decoder.blocks.3.attend") as tape:
 ...     model(tokens)

@@ -43,10 +43,10 @@ class SourceAttention(nn.Module, ABC):
         """Whether to multiply c by σ(vᵀs), so that a query can ignore the source (Xu et al. 2015,
         https://arxiv.org/abs/1502.03044)."""
         asks: Literal["before", "after"] = "after"
-        """The query of step t: the state before the step (Bahdanau et al. 2015), which then reads the context; or the
-        state after it (Luong et al. 2015), so that all steps can be computed at once."""
+        """State that queries the source at step t: the one before the step, which then reads the context (Bahdanau et
+        al. 2015), or the one after it, so that all steps can be computed at once (Luong et al. 2015)."""
         feeding: bool = False
-        """Whether, with queries from after the step, the cell reads the previous context (input feeding)."""
+        """Whether, with `asks: after`, each step also reads the context of the previous step (input feeding)."""
         coverage: bool = False
         """Whether a position's score depends on how much attention it has already received (Tu et al. 2016,
         https://arxiv.org/abs/1601.04811)."""
