@@ -154,8 +154,8 @@ def test_an_optimizer_of_an_earlier_version_finds_its_weights():
 
 JOINED = {"kind": "translator", "decoder": {"kind": "transformer", "width": 8, "heads": 2}}
 WRONG = {
-    "no encoder": ({**JOINED, "encoder": {"kind": "gpt"}}, "'gpt' reads no sources"),
-    "trees": ({**JOINED, "encoder": {"kind": "tree-encoder"}}, "'tree-encoder' reads no sources"),
+    "no encoder": ({**JOINED, "encoder": {"kind": "gpt"}}, "'gpt' cannot read sources"),
+    "trees": ({**JOINED, "encoder": {"kind": "tree-encoder"}}, "'tree-encoder' cannot read sources"),
     "no room": ({"kind": "transformer", "width": 8, "position": {"kind": "learned", "concatenate": 8}}, "leave none"),
 }
 

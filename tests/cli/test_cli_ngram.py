@@ -113,7 +113,7 @@ def test_an_imported_run_has_no_data_of_its_own(seqlab, here):
     ("wrong", "right", "message"),
     [
         ("-0.3 cat sat", "x cat sat", "line 14: not a number"),
-        ("-0.3 cat sat", "-0.3 cat dog", "line 14: the word 'dog' is no 1-gram"),
+        ("-0.3 cat sat", "-0.3 cat dog", "line 14: the word 'dog' is not a 1-gram"),
         ("-0.3 cat sat", "0.3 cat sat", "line 14: not the logarithm of a probability"),
         ("ngram 2=3", "ngram 2=4", "line 17: 3 2-grams end here"),
         ("\\end\\", "", "no \\end\\"),
@@ -136,7 +136,7 @@ def test_what_cannot_be_done(seqlab, runs, here):
         (["show", runs["gpt"]], "has a model of kind 'gpt', not an n-gram"),
         (["export", runs["gpt"], "x.arpa"], "not an n-gram"),
         (["export", runs["ngram"], "nowhere/x.arpa"], "cannot be written"),
-        (["import", "missing.arpa", "run"], "cannot open it"),
+        (["import", "missing.arpa", "run"], "cannot open the file"),
         (["import", "small.arpa", runs["ngram"]], "there is a run here already"),
     ):
         said = seqlab("ngram", *arguments)
@@ -149,7 +149,7 @@ def test_a_recipe_with_an_unusable_size(seqlab, commands, here):
     for setting, message in (
         ("model.memory=much", "model.memory"),
         ("model.prune=[1]", "should begin with 0"),
-        ("model.prune=[0,2,1]", "not fall"),
+        ("model.prune=[0,2,1]", "not decrease"),
     ):
         said = seqlab(*commands["ngram"], setting, "--out", "run")
         assert said.code == 2

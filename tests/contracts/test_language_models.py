@@ -282,7 +282,7 @@ def test_a_used_state_cannot_be_used_again(name):
     _, state = read(model, tokens)
     copied = state.select(torch.arange(2))
     first, _ = step(model, tokens[:, 0], state)
-    with pytest.raises(RuntimeError, match="used already"):
+    with pytest.raises(RuntimeError, match="already been used"):
         model(tokens, state)
     assert_near(step(model, tokens[:, 0], copied)[0], first)
 

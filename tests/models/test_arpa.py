@@ -110,7 +110,7 @@ def test_a_file_of_others(tmp_path):
     [
         ("\\data\\", "data", 15, "no \\\\data"),
         ("ngram 1=3\n", "", 3, "order 2 where order 1"),
-        ("ngram 1=3\nngram 2=2\n", "", 4, "no line such as"),
+        ("ngram 1=3\nngram 2=2\n", "", 4, "no line like"),
         ("ngram 1=3", "ngram 1=4", 11, "3 1-grams end here"),
         ("\\1-grams:", "\\3-grams:", 6, "no \\\\1-grams"),
         ("-0.4\ta\t-0.2", "-0.4", 9, "1 fields"),
@@ -118,12 +118,12 @@ def test_a_file_of_others(tmp_path):
         ("-0.4\ta", "x\ta", 9, "not a number"),
         ("-0.4\ta", "0.4\ta", 9, "logarithm"),
         ("-0.4\ta", "nan\ta", 9, "logarithm"),
-        ("-0.4\ta", "-0.4\t<s>", 9, "stood before"),
+        ("-0.4\ta", "-0.4\t<s>", 9, "duplicate n-gram"),
         ("-0.3\t</s>", "-0.3\tb", 11, "no 1-gram <s> or </s>"),
-        ("<s> a", "<s> c", 12, "'c' is no 1-gram"),
+        ("<s> a", "<s> c", 12, "'c' is not a 1-gram"),
         ("<s> a", "</s> a", 12, "</s> that is not last"),
         ("<s> a", "a <s>", 12, "<s> that is not first"),
-        ("<s> a", "a </s>", 13, "stood before"),
+        ("<s> a", "a </s>", 13, "duplicate n-gram"),
         ("\n\\end\\", "", 14, "no \\\\end"),
     ],
 )
@@ -139,7 +139,7 @@ def test_broken_files(tmp_path, right, wrong, line, what):
 def test_a_missing_lower_order(tmp_path):
     text = GOOD.replace("ngram 2=2", "ngram 2=2\nngram 3=1").replace("\n\\end", "\n\\3-grams:\n-1 a a a\n\n\\end")
     (tmp_path / "model.arpa").write_text(text)
-    with pytest.raises(DataError, match="line 17: the 2-gram that this begins with is missing"):
+    with pytest.raises(DataError, match="line 17: the 2-gram at the start of this n-gram is missing"):
         read_arpa(tmp_path / "model.arpa")
 
 
@@ -147,10 +147,10 @@ def test_files_that_are_not_there_or_damaged(tmp_path):
     with pytest.raises(DataError, match="cannot open"):
         read_arpa(tmp_path / "none.arpa")
     (tmp_path / "plain.arpa.gz").write_text(GOOD)
-    with pytest.raises(DataError, match="cannot read on"):
+    with pytest.raises(DataError, match="cannot read further"):
         read_arpa(tmp_path / "plain.arpa.gz")
     (tmp_path / "cut.arpa.gz").write_bytes(gzip.compress(GOOD.encode())[:-20])
-    with pytest.raises(DataError, match="cannot read on"):
+    with pytest.raises(DataError, match="cannot read further"):
         read_arpa(tmp_path / "cut.arpa.gz")
     (tmp_path / "latin.arpa").write_bytes(GOOD.replace("a\t", "è\t").replace(" a", " è").encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):

@@ -242,7 +242,7 @@ def test_states_can_be_selected_and_joined(model):
 def test_a_state_is_used_once(model):
     state = model.start()
     model(TOKENS[:1], state)
-    with pytest.raises(RuntimeError, match="used already"):
+    with pytest.raises(RuntimeError, match="already been used"):
         model(TOKENS[:1], state)
 
 

@@ -107,7 +107,7 @@ def test_a_large_vocabulary_and_a_high_order(tmp_path):
 
 def test_keys_that_would_not_fit(monkeypatch):
     monkeypatch.setattr(ngram_counting, "LARGEST", 1000)
-    with pytest.raises(DataError, match="too many together"):
+    with pytest.raises(DataError, match="exceed 64-bit keys"):
         NGram(NGram.Settings(), 40).fit(zipf_text())
 
 

@@ -88,9 +88,9 @@ def test_adaptive_probabilities_sum_to_one_and_rare_words_have_narrow_vectors():
     ("settings", "width", "message"),
     [
         ({"kind": "softmax"}, WIDTH + 1, "as wide as the embeddings"),
-        ({"kind": "adaptive", "cutoffs": [900]}, WIDTH, "inside a vocabulary of 50"),
-        ({"kind": "adaptive", "cutoffs": [9, 20, 30], "shrink": 4}, 8, r"shrink: 3 clusters, .* no width of 8"),
-        ({"kind": "sampled", "samples": 51}, WIDTH, r"samples: 51 samples are more than a vocabulary of 50"),
+        ({"kind": "adaptive", "cutoffs": [900]}, WIDTH, "inside the vocabulary of 50"),
+        ({"kind": "adaptive", "cutoffs": [9, 20, 30], "shrink": 4}, 8, r"shrink: 3 clusters, .* nothing of width 8"),
+        ({"kind": "sampled", "samples": 51}, WIDTH, r"samples: 51 samples exceed the vocabulary of 50 tokens"),
         ({"kind": "sampled", "samples": 10**12}, WIDTH, "use fewer"),
     ],
 )
@@ -107,5 +107,5 @@ def test_tied_weights_need_embeddings():
 
 
 def test_cutoffs_must_grow():
-    with pytest.raises(ValueError, match="ids that grow"):
+    with pytest.raises(ValueError, match="increasing ids"):
         AdaptiveSoftmax.Settings(kind="adaptive", cutoffs=[30, 10])

@@ -70,7 +70,7 @@ def test_what_was_not_recorded_is_an_error_with_the_nearest_name():
     model = gpt()
     with record(model, "blocks.0") as tape:
         model(TOKENS)
-    with pytest.raises(SeqlabError, match=r"nothing was recorded of 'blocks\.1\.attend'; did you mean"):
+    with pytest.raises(SeqlabError, match=r"nothing was recorded for 'blocks\.1\.attend'; did you mean"):
         tape["blocks.1.attend"]
     with pytest.raises(SeqlabError, match=r"blocks\.0\.attend: notes no 'weight'; did you mean 'weights'"):
         tape["blocks.0.attend"]["weight"]
@@ -84,12 +84,12 @@ def test_what_was_not_recorded_is_an_error_with_the_nearest_name():
         ({("norm", "output"): Set(0)}, "'norm' noted nothing"),
         ({("blocks.0", "output"): Set(0, positions=7)}, r"no call of 'blocks\.0' had position 7"),
         ({("blocks.0", "output"): Set(0, positions=-70)}, r"no call of 'blocks\.0' had position -70"),
-        ({"blocks.0": Set(0)}, r"'blocks\.0' is no place"),
+        ({"blocks.0": Set(0)}, r"'blocks\.0' is not a place"),
         (
             {("blocks.0.attend", "heads"): Scale(0, heads=3)},
             r"blocks\.0\.attend, heads: there is no head 3; there are 3",
         ),
-        ({("blocks.0", "output"): Scale(0, heads=0)}, "there are no heads"),
+        ({("blocks.0", "output"): Scale(0, heads=0)}, "the value noted here has no heads"),
         ({("blocks.0", "output"): Scale(0, units=12)}, "there is no unit 12; there are 12"),
         ({("blocks.0", "output"): Set(torch.zeros(7))}, r"shape \(7,\) does not fit \(2, 5, 12\)"),
         ({("blocks.0", "output"): Replace(lambda x: x[:, :2])}, r"shape \(2, 2, 12\) does not fit \(2, 5, 12\)"),
@@ -111,7 +111,7 @@ def test_an_error_inside_is_not_hidden_by_a_change_that_reached_nothing():
 
 def test_a_part_that_never_ran():
     model = lstm()
-    message, zeros = r"'recurrent\.layers\.1' noted nothing; it never ran", {("recurrent.layers.1", "h"): Set(0)}
+    message, zeros = r"'recurrent\.layers\.1' noted nothing; it did not run", {("recurrent.layers.1", "h"): Set(0)}
     with pytest.raises(SeqlabError, match=message), intervene(model, zeros):
         model.recurrent.layers[0].step(torch.zeros(1, 24).double(), (torch.zeros(1, 6).double(),) * 2)
 

@@ -299,5 +299,5 @@ def test_all_frozen_and_models_of_runs_in_wrong_places(data, first, tmp_path):
             classifier(data, init={"from": str(first.folder), "freeze": ["body", "head"]}), out=tmp_path / "run"
         )
     mixture = {"kind": "mixture", "parts": [{"kind": "run", "from": str(first.folder)}]}
-    with pytest.raises(RecipeError, match="cannot be a part of another model"):
+    with pytest.raises(RecipeError, match="cannot be part of another model"):
         seqlab.train(classifier(data, model=mixture), out=tmp_path / "run")

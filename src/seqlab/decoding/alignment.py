@@ -1,4 +1,4 @@
-"""Which source tokens a model looked at while it chose each target token.
+"""Alignments: which source tokens a model attended to when it chose each target token.
 
 T target tokens · N source tokens
 """
@@ -21,12 +21,12 @@ from seqlab.nn.source_attention import SourceAttention
 def attention_to_source(
     model: LanguageModel, source: Mapping[str, Tensor], tokens: Sequence[int], begin: int
 ) -> Tensor:
-    """Of one source (1, N): the attention that chose each token, (T, N), the mean of layers and heads."""
+    """Return the attention behind each target token for one source (1, N): (T, N), averaged over layers and heads."""
     read = torch.tensor([[begin, *tokens[:-1]]], device=source["tokens"].device)
     places = source_weights(model)
     if not places:
         raise RunError(
-            "this model has no attention", hint="give a run of translation/gnmt-v2, say, or ask for no alignments"
+            "this model has no attention", hint="use a run such as translation/gnmt-v2, or do not ask for alignments"
         )
     with record(model, *places) as tape:
         model(read, None, None, source)
@@ -34,16 +34,16 @@ def attention_to_source(
 
 
 def source_weights(model: nn.Module) -> list[Place]:
-    """Where parts that look at a source note how much."""
+    """Return the places where parts note their attention to the source."""
     parts = model.named_modules()
     return [(path, "weights") for path, part in parts if isinstance(part, CrossAttention | SourceAttention)]
 
 
 def mean_weights(tape: Tape) -> Tensor:
-    """Of all heads of all layers that were recorded in one call: (B, T, N)."""
+    """Average the weights of all heads and layers recorded in one call: (B, T, N)."""
     return torch.stack([one.mean(1) for notes in tape.values() for one in notes["weights"]]).mean(0)
 
 
 def most(weights: Tensor) -> str:
-    """For each target token the source token it looked at most: `source-target` pairs, counted from 0."""
+    """Return the source token with the most attention for each target token: `source-target` pairs, counted from 0."""
     return " ".join(f"{there}-{here}" for here, there in enumerate(weights.argmax(1).tolist()))

@@ -1,6 +1,6 @@
-"""Beam search: the most probable sequences that a search of limited width finds. It never asks which model it has.
+"""Beam search: finds probable sequences with a search of limited width, for any model.
 
-S sentences · b hypotheses of each · V vocabulary · N source positions
+S sentences · b hypotheses per sentence · V vocabulary · N source positions
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from seqlab.models.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class Beam:
-    """`width` hypotheses are kept; a finished one of n tokens is ranked by
+    """Keeps `width` hypotheses and ranks finished ones of n tokens by
 
         log p / ((5 + n) / 6)^length_penalty + coverage_penalty · Σ_i log min(Σ_t a_ti, 1)
 
-    where a_ti is how much token t looked at position i of the source. The best `best` (all `width` by default) are
-    exactly those that the search would find if it never stopped early. Wu et al. 2016, https://arxiv.org/abs/1609.08144
+    where a_ti is the attention of token t to position i of the source. The best `best` (all `width` by default) are
+    exactly those that the search would find without early stopping. Wu et al. 2016, https://arxiv.org/abs/1609.08144
     """
 
     width: int = 5
     length_penalty: float = 0.0
     coverage_penalty: float = 0.0
     shortest: int = 0
-    """Tokens before a hypothesis may end."""
+    """Number of tokens before a hypothesis may end."""
     best: int | None = None
 
     def rank(self, score: float, length: int) -> float:
@@ -50,14 +50,14 @@ class Hypothesis:
 Live = tuple[tuple[int, ...], float]
 """The tokens of a hypothesis and their log-probability."""
 Candidate = tuple[float, int, int]
-"""The log-probability of a longer hypothesis, the number of the one that it goes on from, and its new token."""
+"""The log-probability of an extended hypothesis, the index of the one that it extends, and its new token."""
 Fate = Literal["kept", "finished", "dropped"]
 See = Callable[[tuple[int, ...], int, float, Fate], None]
-"""Called with the tokens before, the new one, the log-probability and what became of it."""
+"""Called with the previous tokens, the new token, the log-probability and the fate."""
 
 
 class BeamNode(NamedTuple):
-    """One step of a hypothesis in the tree that was searched: `token` after `before`, and what became of it."""
+    """One step of a hypothesis in the search tree: `token` after `before`, and its fate."""
 
     sentence: int
     before: tuple[int, ...]
@@ -70,9 +70,9 @@ Watch = Callable[[BeamNode], None]
 
 
 class Search(Request):
-    """The search for the best continuations of one prompt, of `limit` tokens at the most.
+    """A search for the best continuations of one prompt, of at most `limit` tokens.
 
-    A coverage penalty needs to know how many positions the source has.
+    A coverage penalty needs the number of source positions.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Search(Request):
 
     @property
     def found(self) -> list[Hypothesis]:
-        """The best that are finished, best first."""
+        """The best finished hypotheses, best first."""
         return self.finished[: self.beam.best]
 
     @property
@@ -101,8 +101,8 @@ class Search(Request):
 
     @classmethod
     def grow(cls, requests: Sequence[Search], reading: Reading) -> list[Grown]:
-        """Rows of one search stand together, and all have equally many, so that a model can let them share their
-        source: where hypotheses are fewer, the first is repeated."""
+        """Extend all searches. The rows of a search are adjacent, and all searches have the same number of rows, so
+        that a model can let them share their source; if there are fewer hypotheses, the first is repeated."""
         width = len(reading.states) // len(requests)
         some = requests[0]
         banned = some.stop if len(some.live[0][0]) < some.beam.shortest else frozenset()
@@ -119,7 +119,7 @@ class Search(Request):
         return [*self.prompt, *self.live[row if row < len(self.live) else 0][0]]
 
     def _step(self, candidates: Sequence[Candidate], attention: Tensor | None) -> Grown:
-        """One token more: of the candidates, best first, those that live on."""
+        """Add one token: choose the candidates that live on, best first."""
         before = [text for text, _ in self.live]
         if self.coverage is not None and attention is not None:
             self.coverage.add(attention)
@@ -151,7 +151,8 @@ class Search(Request):
         return [] if self._settled(length + 1) else grown
 
     def _settled(self, length: int) -> bool:
-        """Log-probabilities only fall: no live hypothesis can end better than its score now at the kindest length."""
+        """Whether no live hypothesis can improve the result. Log-probabilities only fall, so a hypothesis cannot end
+        better than with its current score at the length that ranks it highest."""
         best = self.beam.best or self.beam.width
         if not self.live or len(self.finished) < best:
             return not self.live
@@ -185,9 +186,9 @@ def beam_search(
     source: Mapping[str, Tensor] | None = None,
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses for each prompt, best first; each ends with a token of `stop` or is `tokens` long.
+    """Return the best hypotheses for each prompt, best first; each ends with a token of `stop` or is `tokens` long.
 
-    All sentences are searched side by side, and each as if it were alone.
+    All sentences are searched in parallel, with the same results as if each were alone.
     """
     limits = [tokens] * len(prompts) if isinstance(tokens, int) else tokens
     lengths = [None] * len(prompts) if source is None else source["mask"].sum(1).tolist()
@@ -207,10 +208,11 @@ def beam_search(
 def _candidates(
     reading: Reading, live: list[list[Live]], width: int, most: int, banned: frozenset[int]
 ) -> list[list[Candidate]]:
-    """What can follow, for each search, best first.
+    """Return the candidates of each search, best first.
 
-    `most` of each hypothesis are all that can be kept or finish. Ties fall to the earlier hypothesis and the smaller
-    token. Only what is chosen is normalised: over a large vocabulary, log softmax takes longer than the choice.
+    The best `most` of each hypothesis are all that can be kept or finish. Ties go to the earlier hypothesis and the
+    smaller token. Only the chosen scores are normalised: over a large vocabulary, log softmax takes longer than
+    choosing.
     """
     values, ids, totals = reading.best(most + len(banned))
     if not bool(totals.isfinite().all()):
@@ -230,18 +232,18 @@ def _candidates(
 
 
 class _Coverage:
-    """How much each hypothesis has looked at each position of its source."""
+    """The total attention of each hypothesis to each position of its source."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.seen = torch.zeros(1, length)
 
     def add(self, attention: Tensor) -> None:
-        """Hypotheses have looked at positions once more, (b, N); what is beyond the source is padding."""
+        """Add the attention of one step, (b, N); positions beyond the source are padding."""
         self.seen = self.seen.to(attention.device) + attention[: len(self.seen), : self.length]
 
     def penalties(self) -> list[float]:
-        """Σ_i log min(Σ_t a_ti, 1) for each of them."""
+        """Return Σ_i log min(Σ_t a_ti, 1) for each hypothesis."""
         return self.seen.clamp(1e-9, 1).log().sum(1).tolist()
 
     def reorder(self, rows: Sequence[int]) -> None:

@@ -1,9 +1,9 @@
-"""Linear maps, blocks and the choice of tokens by `kernels.cpp`, compiled for the machine at hand when first needed.
+"""Linear maps, blocks and the choice of tokens in `kernels.cpp`, compiled for this machine when first needed.
 
-By hand, because the library is slower where rows are few. Between the maps it needs some fifteen calls a block, which
-take longer than they would alone, since the weights that stream by push all else out of the caches; and its maps take
-2.9 ms where these take 2.2 (one row, 92 MB of weights, two threads), 5.5 where these take 3.8 (16 rows). Where there is
-no compiler, or no OpenMP, the library does it.
+Hand-written, because the library is slower for few rows. Between the maps it needs some fifteen calls per block, which
+take longer than on their own, since the weights streaming through evict everything else from the caches; and its maps
+take 2.9 ms where these take 2.2 (one row, 92 MB of weights, two threads), and 5.5 where these take 3.8 (16 rows).
+Without a compiler or without OpenMP, the library is used.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from seqlab.nn.recording import changed, note, observed, recorded
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 ACTIVATIONS = {"none": 0, "gelu": 1, "relu": 2, "swish": 3}
-"""As `linear.h` numbers them."""
+"""The numbers of activations in `linear.h`."""
 
 
 class CompiledLinear(nn.Module):
-    """g(W x + b), where g is nothing by default"""
+    """g(W x + b), where g is the identity by default"""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class CompiledLinear(nn.Module):
 
 
 class CompiledCrossAttention(CrossAttention):
-    """Attention that looks at the sources of decoding in one call, each position as if it were alone."""
+    """Cross-attention in decoding, in one call; each position is computed as if it were alone."""
 
     def __init__(self, cross_attend: CrossAttention) -> None:
         nn.Module.__init__(self)
@@ -70,7 +70,7 @@ class CompiledCrossAttention(CrossAttention):
 
     @staticmethod
     def computes(cross_attend: CrossAttention) -> bool:
-        """Whether the kernel computes it."""
+        """Whether the kernel can compute this attention."""
         return _known(cross_attend, CrossAttention, ATTENTION | {"source_width"})
 
     def forward(self, x: Tensor, source: Source) -> Tensor:
@@ -88,9 +88,10 @@ class CompiledCrossAttention(CrossAttention):
 
 
 class CompiledBlock(Block):
-    """A block that reads new positions in one call, after those that stand in pages; without pages, part by part.
+    """A block that reads new positions, after those in its pages, in one call; without pages, part by part.
 
-    Each position is computed as if it were alone: its bits depend on those before it, and not on how many are read.
+    Each position is computed as if it were alone: its bits depend on earlier positions only, not on how many are read
+    at a time.
     """
 
     def __init__(self, block: Block) -> None:
@@ -98,7 +99,7 @@ class CompiledBlock(Block):
         kernels = library()
         assert kernels is not None
         self.kernel, self.norm_first = kernels.block, block.norm_first
-        for name, part in block.named_children():  # under the names that they have in the block
+        for name, part in block.named_children():  # under the same names as in the block
             self.add_module(name, part)
         cross_attend: CrossAttention | None = getattr(block, "cross_attend", None)
         watches = (
@@ -129,8 +130,8 @@ class CompiledBlock(Block):
 
     @staticmethod
     def computes(block: Block) -> bool:
-        """Whether the kernel computes a block: whether all of it is made of parts that it knows, and of these with
-        nothing that it does not know. What is new to it is left to the block itself."""
+        """Whether the kernel can compute a block: it must know all parts and all of their arguments. Anything else is
+        left to the block itself."""
         attend, feed, cross_attend = block.attend, block.feed, getattr(block, "cross_attend", None)
         norms = [part for name, part in block.named_children() if name.startswith("norm")]
         return (
@@ -152,7 +153,7 @@ class CompiledBlock(Block):
         if not isinstance(cache, PagedCache) or (observed() and any(map(changed, self.children()))):
             return super().compute(x, cache, mask, source, places)
         beside = observed() and self._recorded()
-        if beside:  # before the kernel, which then puts its own keys and values in the place of these
+        if beside:  # before the kernel, which then overwrites these keys and values with its own
             super().compute(x, cache, mask, source, places)
         (rows, time), pages, positions = x.shape[:2], cache.pages, cache.places.positions
         x, cells = x.contiguous(), pages.cells
@@ -191,14 +192,14 @@ class CompiledBlock(Block):
         return y
 
     def _recorded(self) -> bool:
-        """Whether more is recorded of its parts than what the kernel shows: how much was looked at a source."""
+        """Whether more is recorded than the kernel can show, which is the attention to the source."""
         cross_attend: CrossAttention | None = getattr(self, "cross_attend", None)
         rest = any(recorded(part) for part in self.children() if part is not cross_attend)
         return rest or (cross_attend is not None and any(recorded(cross_attend, name) for name in ("heads", "output")))
 
 
 def best_outputs(linear: CompiledLinear, x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`ranking.best` of a map's outputs, which are never held."""
+    """`ranking.best` of a map's outputs, which are never stored."""
     kernels = library()
     assert kernels is not None
     assert x.shape[1] == linear.inputs
@@ -225,10 +226,10 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def steady_product(a: Tensor, b: Tensor) -> Tensor:
-    """A B, (..., T, K), (..., K, N) → (..., T, N): a number depends on nothing but its row of A and its column of B.
+    """A B, (..., T, K), (..., K, N) → (..., T, N): each number depends only on its row of A and its column of B.
 
-    Rows and columns of B are added up in another order, so that B is transposed by what it is, not by where it lies: a
-    view of a larger tensor has the bits of its copy.
+    The order of summation depends on whether B is transposed. This is decided by B's last stride alone, so that a view
+    of a larger tensor gives the same bits as its copy.
     """
     kernels = library()
     assert kernels is not None
@@ -243,7 +244,7 @@ def steady_product(a: Tensor, b: Tensor) -> Tensor:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """`kernels.cpp` compiled for this machine; None where that cannot be had."""
+    """`kernels.cpp` compiled for this machine; None if it cannot be compiled."""
     kernels = compiled(SOURCE.read_text(encoding="utf-8"))
     if kernels is None:
         return None
@@ -332,7 +333,7 @@ class _Source(ctypes.Structure):
 
 
 def _source(source: Source, rows: int) -> _Source:
-    """Tensors are those of a State, which outlives the call."""
+    """Pack pointers to tensors of a State, which outlives the call."""
     keys, values, lengths, owner = source.keys, source.values, source.lengths, source.owner
     assert owner is not None
     assert len(owner) == rows
@@ -342,7 +343,7 @@ def _source(source: Source, rows: int) -> _Source:
 
 
 def _shown(cross_attend: CrossAttention, packed_source: _Source, source: Source, rows: int, time: int) -> Tensor | None:
-    """Room for the weights (B, H, T, N) of attention to a source, where someone records them."""
+    """Allocate room for cross-attention weights (B, H, T, N) if they are recorded."""
     if not recorded(cross_attend):
         return None
     shown = source.keys.new_zeros(rows, cross_attend.heads, time, source.keys.shape[2])
@@ -363,16 +364,16 @@ def _norm(norm: nn.Module) -> _Norm:
     return _Norm(norm.weight.data_ptr(), None if bias is None else bias.data_ptr(), norm.eps, centred)
 
 
-# ---------------------------------------------------------------------- what the kernel of a block knows
+# ---------------------------------------------------------------------- what the block kernel supports
 
 ATTENTION = {"width", "heads", "dropout", "key_heads", "head_width", "bias", "scale", "normalise"}
 FEED = {"width", "hidden_width", "activation", "bias"}
 
 
 def _known(part: Part, kind: type[Part], arguments: set[str], **fixed: object) -> bool:
-    """Whether a part is of just this kind, was made with these arguments alone, and those that are fixed are so.
+    """Whether a part is exactly of this class, has no other arguments than these, and has the `fixed` values.
 
-    Scores are scaled as usual, and a softmax makes weights of them.
+    Scores must have the default scale and be normalised by softmax.
     """
     if type(part) is not kind or not set(part.made_with) <= arguments:
         return False

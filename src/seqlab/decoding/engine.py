@@ -1,4 +1,4 @@
-"""The loop of decoding: requests join at any step, each goes on in its own way, and leaves when it is done.
+"""The decoding loop: requests join at any step, proceed each in its own way, and leave when they are done.
 
 B rows · V vocabulary
 """
@@ -17,37 +17,37 @@ from seqlab.decoding.reading import Reading, advance, check_prompts, read
 from seqlab.models.language_model import LanguageModel
 
 Grown = list[tuple[int, int]]
-"""The rows of a request after a step, in order: the number of the row each goes on from, and its new token."""
+"""The rows of a request after a step, in order: the index of the row that each extends, and its new token."""
 
 
 class Request(ABC):
-    """A text that is asked for, and how far it is. It has one row at first, and as many as it likes later."""
+    """A requested text and its progress. It starts with one row and may have any number later."""
 
     prompt: Sequence[int]
     with_attention: bool = False
-    """Whether it wants to know what rows looked at."""
+    """Whether it needs the attention of its rows to the source."""
 
     @property
     @abstractmethod
     def group(self) -> Hashable:
-        """Requests of the same kind and group, with equally many rows, are moved on together."""
+        """Requests of the same class and group, with the same number of rows, advance together."""
 
     @classmethod
     @abstractmethod
     def grow(cls, requests: Sequence[Self], reading: Reading) -> list[Grown]:
-        """Choose for each of a group how it goes on; an empty list where a request is done.
+        """Choose how each request of a group continues; return an empty list for those that are done.
 
-        `reading` has the rows of all of them, those of one request side by side.
+        `reading` holds the rows of all requests; the rows of one request are adjacent.
         """
 
     @abstractmethod
     def text(self, row: int) -> Sequence[int]:
-        """The prompt and all tokens so far of one of its rows."""
+        """Return the prompt and all tokens so far of one row."""
 
 
 @dataclass
 class _Place:
-    """Where a request stands: its first row, and how its rows go on."""
+    """The place of a request in the batch: its first row, its number of rows, and how they continue."""
 
     request: Request
     first: int
@@ -56,7 +56,7 @@ class _Place:
 
 
 class Engine:
-    """Requests that are decoded side by side, each as if it were alone.
+    """Decodes requests in one batch, with the same results as if each were alone.
 
     >>> engine = Engine(model)
     >>> engine.admit([Writing([0, 5], Greedy(), limit=20)])
@@ -70,18 +70,18 @@ class Engine:
         self.reading: Reading | None = None
 
     def admit(self, requests: Sequence[Request], source: Mapping[str, Tensor] | None = None) -> None:
-        """Requests join at the next step; `source` has a row for each of them."""
+        """Add requests, which join at the next step; `source` has one row per request."""
         check_prompts(self.model, [request.prompt for request in requests])
         self.waiting.append((list(requests), source))
 
     def leave(self, request: Request) -> None:
-        """A request goes before it is done; what it used is free at the next step."""
+        """Remove a request before it is done; its memory is freed at the next step."""
         self.places = [place for place in self.places if place.request is not request]
         self.waiting = [_without(request, *each) for each in self.waiting]
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
-        """One token more for every request. Those that were moved on; none where nothing is left to do."""
+        """Advance every request by one token. Return those that advanced; empty when there is nothing left to do."""
         with_attention = any(request.with_attention for request in self.requests)
         reading = self._advanced(with_attention)
         for requests, source in self.waiting:
@@ -106,12 +106,12 @@ class Engine:
 
     @property
     def requests(self) -> list[Request]:
-        """All that are here, or wait for the next step."""
+        """All requests, including those that wait for the next step."""
         waiting = [request for requests, _ in self.waiting for request in requests]
         return [place.request for place in self.places] + waiting
 
     def _advanced(self, with_attention: bool) -> Reading | None:
-        """What stays goes on by the tokens that were chosen."""
+        """Read the chosen tokens of the requests that remain."""
         before, self.reading = self.reading, None
         if before is None or not self.places:
             return None
@@ -128,7 +128,7 @@ class Engine:
         return advance(self.model, tokens, state, self._text, with_attention)
 
     def _text(self, row: int) -> Sequence[int]:
-        """All that a row has read, with the tokens that were chosen last."""
+        """Return everything that a row has read, including the last chosen token."""
         texts = [(place.request, number) for place in self.places for number in range(place.rows)]
         request, number = texts[row]
         return request.text(number)

@@ -1,4 +1,4 @@
-"""Generation: texts that are written token by token, each chosen when it is its turn.
+"""Generation: writes texts token by token.
 
 B rows · V vocabulary
 """
@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 class Writing(Request):
-    """A text that ends with a token of `stop`, or when it has `limit` tokens. `number` is whose noise is sampled."""
+    """A text that ends with a token of `stop` or after `limit` tokens. `number` selects the noise for sampling."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ def generate(
     source: Mapping[str, Tensor] | None = None,
     requests: Sequence[int] | None = None,
 ) -> Iterator[list[Token]]:
-    """Step by step, the new token of every row that is not finished; a token of `stop` finishes its row, or that it has
-    so many `tokens`.
+    """Yield, at each step, the new tokens of all unfinished rows. A row ends with a token of `stop` or after `tokens`
+    tokens.
 
-    A prompt begins with what a text begins with (`<end>`). `requests` number the rows for the noise of sampling.
+    A prompt begins as texts do, with `<end>`. `requests` number the rows for the noise of sampling.
     """
     limits = [tokens] * len(prompts) if isinstance(tokens, int) else tokens
     each = zip(prompts, limits, range(len(prompts)) if requests is None else requests, strict=True)

@@ -1,5 +1,5 @@
-// What decoding on the CPU spends its time on: linear maps of a few rows, blocks that read one new position a row, and the
-// choice of the best tokens.
+// Kernels for decoding on the CPU: linear maps of a few rows, blocks that read one new position per row, and the choice
+// of the best tokens.
 
 #include "linear.h"
 #include <utility>
@@ -14,7 +14,7 @@ struct Norm {
     int centred;
 };
 
-// (x − mean) / √(variance + ε) ∘ weight + bias, by all threads; where it is not centred, x / √(mean of squares + ε) ∘ weight.
+// (x − mean) / √(variance + ε) ∘ weight + bias, by all threads; if not centred, x / √(mean of squares + ε) ∘ weight.
 void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width) {
 #pragma omp for schedule(static)
     for (Size row = 0; row < rows; row++) {
@@ -39,9 +39,10 @@ void normalise(const Norm &norm, const float *x, float *y, Size rows, Size width
     }
 }
 
-// softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ begins at key(j), vⱼ at value(j), and
-// the bias may be none. `weights` is room for them, rounded up; they are left there, to be divided by the sum that is returned.
-// A head has so many VECTORS, which are read whole, with zeros behind its width; or any number, read with care, where that is 0.
+// softmax(q · kⱼ / √K + biasⱼ) over the positions j so far, and the mean of vⱼ under it; kⱼ begins at key(j), vⱼ at
+// value(j), and the bias may be null. `weights` is a buffer of rounded-up length; on return it holds the weights, to be
+// divided by the returned sum. A head consists of VECTORS full vectors, padded with zeros beyond its width; 0 means any
+// number, with bounds checks.
 template <int VECTORS, typename Key, typename Value>
 float head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width) {
     const auto part = [=](const float *from, Size i) { return VECTORS ? *(const Vector *)(from + i) : load(from, i, width); };
@@ -80,7 +81,7 @@ float head(const float *q, Key key, Value value, const float *bias, float *y, fl
     return sum;
 }
 
-// The same; `whole` says whether vectors can be read whole.
+// The same; `whole` says whether full vectors can be read.
 template <typename Key, typename Value>
 float any_head(const float *q, Key key, Value value, const float *bias, float *y, float *weights, Size length, Size width,
                bool whole) {
@@ -94,10 +95,11 @@ float any_head(const float *q, Key key, Value value, const float *bias, float *y
     }
 }
 
-// Keys and values in pages of 16 positions, (layers, 2, groups, 16, K) each, K rounded up to 16 with zeros, and how `time`
-// new positions of each row are read: position t of a row stands in cell cells[row, t], cell c at place c % 16 of page
-// c / 16. A row ends at `ends`; new positions beyond that are padding. Where positions turn queries and keys, cos and sin
-// (rows, time, turned) each say by how much; where they change scores, bias (rows, heads, time, length) does.
+// Keys and values in pages of 16 positions, (layers, 2, groups, 16, K) each, K padded with zeros to a multiple of 16,
+// for `time` new positions of each row: position t of a row is in cell cells[row, t], and cell c is entry c % 16 of
+// page c / 16. A row ends at `ends`; new positions beyond that are padding. If positions rotate queries and keys, cos
+// and sin (rows, time, turned) hold the angles; if positions change scores, bias (rows, heads, time, length) holds the
+// changes.
 struct Cache {
     float *const *pages;
     const Size *cells, *positions, *ends;
@@ -108,7 +110,7 @@ struct Cache {
 
 constexpr Size PAGE = 16;
 
-// The numbers i and i + turned of a head, turned by an angle: as (a, b) → (a cos − b sin, b cos + a sin).
+// Rotate the numbers i and i + turned of a head by an angle: (a, b) → (a cos − b sin, b cos + a sin).
 inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
     for (Size i = 0; i < turned; i++) {
         const float a = x[i], b = x[i + turned];
@@ -116,8 +118,8 @@ inline void rotate(float *x, const float *cos, const float *sin, Size turned) {
     }
 }
 
-// By all threads; qkv (rows, heads + 2 groups, K) → y (rows, heads, K), where a row is one new position. The heads of a group
-// share its keys and values.
+// By all threads; qkv (rows, heads + 2 groups, K) → y (rows, heads, K), where a row is one new position. The heads of a
+// group share its keys and values.
 void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room, Size rows, Size heads, Size groups, Size width) {
     weights += omp_get_thread_num() * room;
     const Size members = heads / groups, time = cache.time, each = (width + 15) / 16 * 16, apart = groups * PAGE * each;
@@ -138,7 +140,7 @@ void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room,
         std::memcpy(to, k, sizeof(float) * width);
         std::memcpy(to + apart, v, sizeof(float) * width);
     };
-    if (time > 1) {  // later positions read what earlier ones write
+    if (time > 1) {  // later positions read the keys and values of earlier ones
 #pragma omp for schedule(static)
         for (Size n = 0; n < rows * groups; n++) write(n / groups, n % groups);
     }
@@ -162,8 +164,9 @@ void attend(float *qkv, const Cache &cache, float *y, float *weights, Size room,
     }
 }
 
-// Keys and values of sources, (sources, groups, capacity, K) each, how many positions of each are real, and which source
-// each row looks at. What it looks at goes into `shown` (rows, heads, time, capacity), if that is there; it begins with zeros.
+// Keys and values of sources, (sources, groups, capacity, K) each, the number of real positions of each, and the source
+// of each row. Attention weights are written to `shown` (rows, heads, time, capacity), unless it is null; it starts
+// with zeros.
 struct Source {
     const float *keys, *values;
     const Size *lengths, *owner;
@@ -171,7 +174,7 @@ struct Source {
     float *shown;
 };
 
-// By all threads; q (rows, heads, K) → y likewise, `time` rows for each row of the search. `y` may be `q`.
+// By all threads; q (rows, heads, K) → y of the same shape, `time` rows per row of the search. `y` may be `q`.
 void attend_source(const float *q, const Source &source, float *y, float *weights, Size room, Size rows, Size time, Size heads,
           Size groups, Size width) {
     weights += omp_get_thread_num() * room;
@@ -192,9 +195,9 @@ void attend_source(const float *q, const Source &source, float *y, float *weight
 
 // ------------------------------------------------------------------ the best tokens
 
-constexpr Size PIECE = 1024;  // of a vocabulary; it stays in the nearest cache while it is read twice
+constexpr Size PIECE = 1024;  // tokens per piece; a piece stays in the nearest cache while it is read twice
 
-// The largest so far, largest first and of equal ones the first first.
+// The largest values so far: largest first, and equal ones in order of appearance.
 struct Best {
     float *values;
     Size *tokens, count;
@@ -212,7 +215,7 @@ struct Best {
     }
 };
 
-// The best of a piece, whose first token is `first`, and Σ exp(x − the best): not a number if one of them is none.
+// The best of a piece, whose first token is `first`, and Σ exp(x − the best), which is NaN if any number is.
 float read_piece(const float *x, Size length, Size first, const Best &best) {
     constexpr Size AT_ONCE = 8 * LANES;
     best.clear();
@@ -238,9 +241,9 @@ float read_piece(const float *x, Size length, Size first, const Best &best) {
     return total(sums);
 }
 
-// For each row its `count` best tokens with their values, and log Σ exp, which is no finite number where there is no
-// distribution. Pieces of all rows' logits are `made` and read one after the other, by several threads: made(first, length,
-// room) gives where those of the first row begin, and how far apart rows are.
+// For each row its `count` best tokens with their values, and log Σ exp, which is not finite if there is no
+// distribution. Pieces of all rows' logits are made and read one after the other, by several threads: made(first,
+// length, room) returns the start of the first row and the distance between rows.
 template <typename Made>
 int ranked(Made made, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
     const Size pieces = (vocabulary + PIECE - 1) / PIECE;
@@ -282,15 +285,15 @@ extern "C" {
 
 int lanes() { return LANES; }
 
-// All of them give 0, or 1 when there is no memory.
+// All functions that return int return 0, or 1 if memory runs out.
 
-// Of logits (rows, vocabulary).
+// The best of logits (rows, vocabulary).
 int best(const float *logits, float *values, Size *tokens, float *totals, Size rows, Size vocabulary, Size count, int threads) {
     const auto there = [=](Size first, Size, float *) { return std::pair(logits + first, vocabulary); };
     return ranked(there, values, tokens, totals, rows, vocabulary, count, threads);
 }
 
-// Of the outputs of a map, without ever holding all of them: what `linear` and `best` would give, to the bit.
+// The best outputs of a map, without ever storing all of them: the same as `linear` and `best`, to the bit.
 int best_outputs(const Map *map, const float *x, float *values, Size *tokens, float *totals, Size rows, Size count, int threads) {
     const Room turned = room(rows * map->inputs);
     if (!turned) return 1;
@@ -305,7 +308,7 @@ int best_outputs(const Map *map, const float *x, float *values, Size *tokens, fl
     return ranked(made, values, tokens, totals, rows, map->outputs, count, threads);
 }
 
-// Attention to sources: q and y (rows, heads, K), `time` rows for each row of the search.
+// Attention to sources: q and y (rows, heads, K), `time` rows per row of the search.
 int attend_to_source(const Source *source, const float *q, float *y, Size rows, Size time, Size heads, Size groups, Size width, int threads) {
     const Size longest = rounded(source->capacity);
     const Room weights = room(longest * threads);
@@ -323,8 +326,8 @@ int linear(const Map *map, const float *x, float *y, Size rows, int activation, 
     return 0;
 }
 
-// C = A B for each of `sources`: A (rows, inner), B (inner, columns), or its transpose (columns, inner). A number of C is one
-// chain of operations whose order depends on its own row and column alone, and zeros that follow in A change nothing.
+// C = A B for each of `sources`: A (rows, inner), B (inner, columns), or its transpose (columns, inner). Each number of
+// C is one chain of operations whose order depends only on its own row and column; trailing zeros in A change nothing.
 void product(const float *a, const float *b, float *c, Size sources, Size rows, Size inner, Size columns, int transposed,
              int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -353,12 +356,12 @@ struct Block {
     Norm norm_cross_attend;
     Map query, cross_attend_output;
     Norm norm_feed;
-    Map gate, expand, contract;  // a gate without outputs is none
+    Map gate, expand, contract;  // without a gate, it has no outputs
     Size heads, groups, head_width, activation, norm_first;
 };
 
-// New positions, x and y (rows, width), `cache->time` rows for each row of a search: x + attend(norm(x)), then + cross_attend(norm(x)) where there is a source, then
-// + feed(norm(x)); or norm(x + attend(x)) and so on.
+// Read new positions, x and y (rows, width), `cache->time` rows per row of a search: x + attend(norm(x)), then
+// + cross_attend(norm(x)) if there is a source, then + feed(norm(x)); or norm(x + attend(x)) and so on.
 int block(const Block *block, const Cache *cache, const Source *source, const float *x, float *y, Size rows, int threads) {
     const Size width = block->output.outputs, hidden = block->expand.outputs, gates = block->gate.outputs;
     const Size heads = block->heads, groups = block->groups, each = block->head_width, inner = heads * each;

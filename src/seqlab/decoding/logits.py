@@ -1,4 +1,4 @@
-"""What can be done to logits before a token is chosen. Each is a function (B, V) → (B, V) of its own rows."""
+"""Filters, which change logits before a token is chosen. Each is a function (B, V) → (B, V), row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Filter(Protocol):
 
 @dataclass(frozen=True)
 class Temperature:
-    """(logits − max) / T: below 1 bolder, above 1 more even; less the largest, which then stays at 0 for any T."""
+    """(logits − max) / T: T < 1 sharpens the distribution, T > 1 flattens it. The largest stays at 0 for any T."""
 
     temperature: float
 
@@ -25,7 +25,7 @@ class Temperature:
 
 @dataclass(frozen=True)
 class TopK:
-    """Only the k most likely tokens; ties at the border stay."""
+    """Keeps only the k most likely tokens, and ties with the last of them."""
 
     k: int
 
@@ -36,7 +36,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class TopP:
-    """The fewest tokens whose probabilities reach p together (nucleus).
+    """Keeps the smallest set of most likely tokens whose total probability reaches p (nucleus sampling).
 
     Holtzman et al. 2020, https://arxiv.org/abs/1904.09751
     """

@@ -1,9 +1,9 @@
-"""Models packed for decoding on the CPU: a row's result does not depend on how many rows there are.
+"""Packs models for decoding on the CPU, so that a row's result does not depend on the number of rows.
 
-F.linear takes another path, and gives other bits, for one row, for a few and for many. Packed weights go one way only
-(and are faster), which makes a request's text independent of its neighbours to the bit. Likewise sigmoid and the tanh
-form of gelu: the last few numbers of a tensor (what is left of n / 32) are computed by another formula than the others,
-and which ones are last depends on the rows.
+F.linear takes different paths, with different bits, for one row, a few and many. Packed weights take a single path (and
+a faster one), which makes a request's text independent of its neighbours to the bit. Sigmoid and the tanh form of gelu
+have the same problem: the last numbers of a tensor (the remainder of n / 32) are computed by another formula than the
+others, and which ones are last depends on the rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LibraryLinear(nn.Module):
-    """g(W x + b), where g is nothing by default, by oneDNN"""
+    """g(W x + b) by oneDNN, where g is the identity by default"""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -57,10 +57,10 @@ Linear = type[CompiledLinear] | type[LibraryLinear]
 
 
 def packed(model: M) -> M:
-    """A twin of a model, or of an objective with its models, with packed parts. It shares all its other tensors and is
-    for reading only.
+    """Return a copy of a model, or of an objective with its models, with packed parts. It shares all other tensors and
+    must not be modified.
 
-    On other devices, in other precisions and where nothing packs, the model itself.
+    On other devices, in other precisions, or if packing is not available, return the model itself.
     """
     weights = list(model.parameters())
     linear = _linear()
@@ -77,7 +77,7 @@ def packed(model: M) -> M:
 
 
 def _output_map(model: nn.Module) -> CompiledLinear | None:
-    """The map that is all there is between states and logits, if it is one."""
+    """Return the map from states to logits, if this is a single linear map."""
     if not isinstance(model, TokenModel) or type(model).logits is not TokenModel.logits:
         return None
     output = model.output
@@ -91,7 +91,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if getattr(parent, "activation", None) is torch.sigmoid:
         parent.activation = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, Recurrent):
-        parent.fuse = False  # not made for a step or two
+        parent.fuse = False  # fusion is not made for a step or two
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
     if isinstance(parent, SourceAttention) and linear is CompiledLinear:
         parent.product = steady_product
@@ -99,7 +99,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         parent.multiple = 4
         parent.multiply = steady_product if linear is CompiledLinear else parent.multiply
     if isinstance(parent, Cell):
-        if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless a part is called so
+        if "sigmoid" not in parent._modules and parent.sigmoid is torch.sigmoid:  # unless it is the name of a part
             parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
         if _calls_sigmoid(parent):
             parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
@@ -109,7 +109,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
             bias = _released_bias(parent) if isinstance(parent, Softmax) else child.bias
             setattr(parent, name, linear(child.weight, bias))
         elif type(child) is TokenEmbedding:
-            if hasattr(parent, "output"):  # of others, logits are never asked for
+            if hasattr(parent, "output"):  # others never compute logits
                 setattr(parent, name, PackedTokenEmbedding(child, linear, _bias_for(child, parent)))
         elif isinstance(child, FeedForward | GatedFeedForward) and type(child) in (FeedForward, GatedFeedForward):
             setattr(parent, name, PackedFeedForward(child, linear))
@@ -123,7 +123,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
 
 
 def _compiled(part: nn.Module) -> Callable[[Any], nn.Module] | None:
-    """What computes a part in one call, if there is anything that does; it is asked before the part is packed."""
+    """Return the class that computes a part in one call, if there is one; call this before the part is packed."""
     if isinstance(part, Block) and CompiledBlock.computes(part):
         return CompiledBlock
     if isinstance(part, CrossAttention) and CompiledCrossAttention.computes(part):
@@ -132,7 +132,7 @@ def _compiled(part: nn.Module) -> Callable[[Any], nn.Module] | None:
 
 
 class PackedTokenEmbedding(nn.Module):
-    """E[w] and E h, where it is the output's matrix with the output's bias"""
+    """E[w] and, if it is tied to the output, E h with the output's bias"""
 
     def __init__(self, embedding: TokenEmbedding, linear: Linear, bias: Tensor | None) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class PackedTokenEmbedding(nn.Module):
 
 
 def _bias_for(embedding: TokenEmbedding, model: nn.Module) -> Tensor | None:
-    """The bias of an output tied to the embeddings."""
+    """Return the bias of an output that is tied to the embedding."""
     output = getattr(model, "output", None)
     own = getattr(model, "embedding", None) is embedding
     if not own or not isinstance(output, Softmax) or output.matrix is not None:
@@ -156,13 +156,13 @@ def _bias_for(embedding: TokenEmbedding, model: nn.Module) -> Tensor | None:
 
 
 def _released_bias(output: Softmax) -> Tensor | None:
-    """The bias of an output, which it leaves to its map: one pass over all logits less."""
+    """Move the bias of an output to its map, which saves a pass over all logits."""
     bias, output.bias = output.bias, None
     return bias
 
 
 class PackedFeedForward(nn.Module):
-    """W₂ g(W₁ x), g in the same pass; or gated, W₂ (g(V x) ∘ W₁ x)"""
+    """W₂ g(W₁ x), with g in the same pass; or gated, W₂ (g(V x) ∘ W₁ x)"""
 
     def __init__(self, feed: FeedForward | GatedFeedForward, linear: Linear) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ def steady_sigmoid(x: Tensor) -> Tensor:
 
 
 class _Steady(TorchFunctionMode):
-    """Whatever a cell takes the sigmoid of, it is the steady one. Costs more than a small step itself."""
+    """Replaces every sigmoid of a cell by the steady one. This costs more than a small step itself."""
 
     count = 0
 
@@ -202,7 +202,7 @@ class _Steady(TorchFunctionMode):
 
 
 def _calls_sigmoid(cell: Cell) -> bool:
-    """Whether a step takes a sigmoid other than `cell.sigmoid`."""
+    """Whether a step calls any sigmoid other than `cell.sigmoid`."""
     some = next(cell.parameters())
     state = tuple(some.new_zeros(1, cell.width) for _ in cell.parts)
     seen = _Steady()

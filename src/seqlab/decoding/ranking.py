@@ -1,4 +1,4 @@
-"""The most probable tokens of many.
+"""Selects the most probable tokens.
 
 B rows · V vocabulary
 """
@@ -12,9 +12,10 @@ from seqlab.decoding import compiled
 
 
 def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest of each row with their tokens, (B, V) → (B, count) twice, and log Σ exp, (B,).
+    """Return the largest logits of each row and their tokens, (B, V) → (B, count) each, and log Σ exp, (B,).
 
-    Largest first, and of equal ones the first. Where fewer than `count` are above −∞, the others are −∞ and no tokens.
+    The largest come first, and equal ones in the order of tokens. If fewer than `count` are above −∞, the rest are −∞,
+    with meaningless tokens.
     """
     if logits.device.type == "cpu" and logits.dtype == torch.float32 and compiled.library() is not None:
         return compiled.best(logits.contiguous(), count)
@@ -23,7 +24,7 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def by_library(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     values, ids = logits.topk(min(count + 1, logits.shape[1]), -1)
-    if values.shape[1] > count and bool((values[:, count] == values[:, count - 1]).any()):  # which of them is chance
+    if values.shape[1] > count and bool((values[:, count] == values[:, count - 1]).any()):  # ties are arbitrary
         values, ids = logits.sort(dim=-1, descending=True, stable=True)
     ids, order = ids[:, :count].sort(-1)
     values, back = values[:, :count].gather(1, order).sort(dim=-1, descending=True, stable=True)

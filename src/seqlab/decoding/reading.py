@@ -1,4 +1,4 @@
-"""Reading: prompts, and one token after another. It knows models only as start / forward / logits.
+"""Reads prompts and then one token at a time. All it needs of a model is start, forward and logits.
 
 B rows · T positions · D width · V vocabulary · N source positions
 """
@@ -21,39 +21,39 @@ from seqlab.models.language_model import LanguageModel, State
 from seqlab.nn.recording import record
 
 CHUNK = 32
-"""Prompts are read this many positions at a time, so that few shapes occur."""
+"""Positions of a prompt read at a time; a fixed size keeps the number of shapes small."""
 
 
 @dataclass
 class Reading:
-    """Rows that have been read: what comes next, which is computed when asked for, and the state to go on from."""
+    """Rows that have been read: the logits of the next token, computed on demand, and the state to continue from."""
 
     model: LanguageModel
     states: Tensor
     state: State
     attention: Tensor | None = None
-    """How much the last position of each row looked at each position of its source, (B, N), if that was asked for."""
+    """The attention of each row's last position to its source, (B, N), if it was requested."""
 
     @cached_property
     def logits(self) -> Tensor:
         return self.model.logits(self.states)
 
     def best(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """`ranking.best` of the logits, which a packed model need not hold for that."""
+        """`ranking.best` of the logits; a packed model need not store them for this."""
         count = min(count, self.model.vocab_size)
         ranked = getattr(self.model, "best", None)
         return best(self.logits, count) if ranked is None else ranked(self.states, count)
 
     def of(self, rows: Sequence[int]) -> Reading:
-        """Some of the rows, to choose from; they all share one state."""
-        if len(rows) == len(self.states):  # all of them, which are in order
+        """Return some of the rows, to choose tokens for; the state remains that of all rows."""
+        if len(rows) == len(self.states):  # all rows, in order
             return self
         chosen = torch.tensor(rows, device=self.states.device)
         attention = None if self.attention is None else self.attention[chosen]
         return Reading(self.model, self.states[chosen], self.state, attention)
 
     def join(self, other: Reading) -> Reading:
-        """The rows of both."""
+        """Join the rows of two readings."""
         attention = self.attention
         if self.attention is not None and other.attention is not None:
             width = max(self.attention.shape[1], other.attention.shape[1])
@@ -69,8 +69,8 @@ def read(
     source: Mapping[str, Tensor] | None = None,
     with_attention: bool = False,
 ) -> Reading:
-    """Read prompts of any lengths: the first token, which is all that a translation begins with, then chunks that are
-    padded on the right. With `with_attention`, attention to the source is returned as well."""
+    """Read prompts of any length: first one token, which is the whole prompt of a translation, then chunks that are
+    padded on the right. With `with_attention`, also return the attention to the source."""
     check_prompts(model, prompts)
     state = model.start(source, rows=len(prompts))
     device = state.lengths.device
@@ -95,8 +95,8 @@ def check_prompts(model: LanguageModel, prompts: Sequence[Sequence[int]]) -> Non
     longest = max(len(prompt) for prompt in prompts)
     if model.context is not None and longest > model.context:
         raise SeqlabError(
-            f"a prompt of {longest} tokens is longer than the {model.context} that the model can look at",
-            hint="shorten it, or train with a larger model.context",
+            f"the prompt has {longest} tokens, longer than the model's context of {model.context}",
+            hint="shorten the prompt, or train with a larger model.context",
         )
 
 
@@ -107,8 +107,8 @@ def advance(
     text: Callable[[int], Sequence[int]],
     with_attention: bool = False,
 ) -> Reading:
-    """One token further. Rows that fill the model's context go on from the second half of it, read anew: `text` is all
-    that a row has read, with its new token."""
+    """Read one more token per row. A row that fills the model's context continues from the last half of it, read again;
+    `text(row)` is everything that the row has read, including the new token."""
     full = [] if model.context is None else torch.nonzero(state.lengths >= model.context)[:, 0].tolist()
     if not full:
         return _stepped(model, tokens, state, with_attention)
@@ -133,29 +133,29 @@ def _stepped(model: LanguageModel, tokens: Tensor, state: State, with_attention:
 def _called(
     model: LanguageModel, tokens: Tensor, state: State, mask: Tensor | None, with_attention: bool
 ) -> tuple[Tensor, Tensor | None, State]:
-    """What a model makes of tokens (B, T): states, how much each position looked at its source, (B, T, N), and the
-    state after. Layers and heads are averaged."""
+    """Run a model on tokens (B, T); return its states, the attention to the source, (B, T, N), averaged over layers and
+    heads, and the state after."""
     if not with_attention:
         output = model(tokens, state, mask)
         return output.states, None, output.state
     places = source_weights(model)
     if not places:
-        hint = "leave the coverage penalty out"
-        raise RunError("this model has no attention: what it has looked at is not known", hint=hint)
+        hint = "remove the coverage penalty"
+        raise RunError("this model has no attention, so its coverage of the source is unknown", hint=hint)
     with record(model, *places) as tape:
         output = model(tokens, state, mask)
     return output.states, mean_weights(tape), output.state
 
 
 def _where(here: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Rows (B, ...) of one or the other."""
+    """Choose rows (B, ...) of one tensor or the other."""
     return torch.where(here[(...,) + (None,) * (new.dim() - 1)], new, old)
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """log softmax, (B, V) → (B, V); a row without any is an error."""
+    """log softmax, (B, V) → (B, V); raise an error if a row has no distribution."""
     found = logits.log_softmax(-1)
-    if bool(found[:, 0].isnan().any()):  # one that is not a number, or nothing but −∞, makes its whole row so
+    if bool(found[:, 0].isnan().any()):  # a single NaN, or nothing but −∞, makes the whole row NaN
         raise unseen()
     return found
 

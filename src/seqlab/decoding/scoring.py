@@ -1,4 +1,4 @@
-"""How probable is a text? Log-probabilities of many sequences, each token counted once.
+"""Scores texts: the log-probabilities of sequences, with each token counted once.
 
 B rows · T positions
 """
@@ -19,16 +19,16 @@ from seqlab.models.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class Score:
-    """log p of a sequence (natural), over so many tokens."""
+    """The natural log-probability of a sequence, and its number of tokens."""
 
     log_probability: float
     tokens: int
     unknown: int = 0
-    """How many of them are not in the vocabulary: what is scored is `<unk>`, whatever was written."""
+    """Number of tokens that are not in the vocabulary and are scored as `<unk>`."""
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-probability of its tokens; NaN where there are none."""
+        """exp of the mean negative log-probability per token; NaN for an empty sequence."""
         if not self.tokens:
             return math.nan
         mean = -self.log_probability / self.tokens
@@ -36,7 +36,7 @@ class Score:
 
 
 PIECE = 1024
-"""Positions that are read at a time: of a model without a limit in one piece, its state carried on; else in windows."""
+"""Positions read at a time: as one piece with carried state if the model's context is unlimited, else as windows."""
 
 
 @torch.inference_mode()
@@ -47,11 +47,11 @@ def score(
     window: int | None = None,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> list[Score]:
-    """Each sequence on its own, as if it followed `<end>`, which is token `end` of the vocabulary.
+    """Score each sequence on its own, as if it followed `<end>`, which is token `end` of the vocabulary.
 
-    A model with a limited context reads long ones in windows (of its context, or smaller) that overlap by half. Batches
-    never hold more than one sequence, so that no score depends on the others. `progress` is called with the number of
-    tokens scored since its last call.
+    A model with a limited context reads long sequences in windows (of its context, or smaller) that overlap by half.
+    Batches never hold more than one sequence, so that no score depends on the others. `progress` is called with the
+    number of tokens scored since its last call.
     """
     return [_score(model, np.asarray(sequence, dtype=np.int64), end, window, progress) for sequence in sequences]
 

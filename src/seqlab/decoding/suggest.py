@@ -1,4 +1,4 @@
-"""The most likely next words, whatever the tokens are: a small beam that stops where a word does."""
+"""Suggests the most likely next words, for any tokenizer: a small beam search that stops at the end of a word."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.tokenizers import Tokenizer
 
 LONGEST = 24
-"""Tokens after which a word is given up."""
+"""Number of tokens after which a word is abandoned."""
 NEAR = 64
-"""Tokens before a word that may decide how it is written: a space before it, bytes of a character that it ends."""
+"""Number of tokens before a word that may affect its spelling: a space, or the first bytes of its first character."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Suggestion:
 
 @torch.inference_mode()
 def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], count: int) -> list[Suggestion]:
-    """Words with the log-probability that the text goes on with them.
+    """Return words with the log-probability that the text continues with them.
 
-    A hypothesis is a word as soon as something follows that is not part of it; ways of cutting the same word into
-    tokens are added up. A beam of 8 × count hypotheses, so long words far down may be missed.
+    A hypothesis becomes a word as soon as something follows that is not part of it; the probabilities of all
+    tokenizations of a word are added. The beam has 8 × count hypotheses, so unlikely long words may be missed.
     """
     width = 8 * count
     reading = read(model, [prompt])
@@ -69,7 +69,7 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
 
 
 def _word(tokenizer: Tokenizer, already: str, ending: Sequence[int], text: tuple[int, ...]) -> tuple[str, bool]:
-    """What has been added to the prompt as a word, and whether it is complete."""
+    """Return the word that was added to the prompt, and whether it is complete."""
     if text[-1] == tokenizer.end_id:
         return _added(tokenizer, already, ending, text[:-1]).strip(), True
     added = _added(tokenizer, already, ending, text)
@@ -78,7 +78,7 @@ def _word(tokenizer: Tokenizer, already: str, ending: Sequence[int], text: tuple
     bare = added.lstrip()
     for place, character in enumerate(bare):
         if not (character.isalnum() or character in "_'’-"):
-            return bare[:place], True  # nothing, where punctuation comes first
+            return bare[:place], True  # empty if punctuation comes first
     return bare, False
 
 

@@ -1,8 +1,8 @@
-"""A graph as C++: what can be computed together becomes one pass over the memory of a row.
+"""Generates C++ from a graph: whatever can be computed together becomes one pass over the memory of a row.
 
-A stage is all that can be computed before the next product. Its loops run over columns, a vector at a time, and read
-only what earlier stages left in memory; sums over a row come first, as later columns may depend on them. Sizes and
-numbers are not written into the code but passed to it, so that a cell is compiled once, whatever its width.
+A stage is everything that can be computed before the next product. Its loops run over columns, a vector at a time, and
+read only what earlier stages left in memory; sums over a row come first, since later columns may depend on them. Sizes
+and numbers are not written into the code but passed to it, so that a cell is compiled once, whatever its width.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from seqlab.fusion.graph import COSTLY, GIVEN, Node, is_number
 
 Form = Literal["time", "before", "after", "row", "vector", "incoming", "outgoing"]
 STEP_OF: dict[Form, str] = {
-    "time": "t",  # (T, B, width): every step has its own
+    "time": "t",  # (T, B, width): one per step
     "before": "before",  # (T + 1, B, width): the states before and after each step
     "after": "after",
-    "row": "0",  # (B, width): the same at every step, or of one step only
-    "incoming": "(step + 1) % 2",  # (2, B, width): gradients on their way from step to step
+    "row": "0",  # (B, width): the same at every step, or only for one step
+    "incoming": "(step + 1) % 2",  # (2, B, width): gradients passed from step to step
     "outgoing": "step % 2",
 }
 
@@ -51,14 +51,14 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory for a value: `number` is its place among the pointers that the code is given."""
+    """Memory for a value: `number` is its index among the pointers passed to the code."""
 
     number: int
     form: Form
     width: int
 
     def row(self, row: str, tables: Constants) -> str:
-        """Where a row of this step begins."""
+        """Return the address of a row at this step."""
         if self.form == "vector":
             return f"b[{self.number}]"
         return f"b[{self.number}] + ({STEP_OF[self.form]} * rows + {row}) * {tables.size(self.width)}"
@@ -66,7 +66,7 @@ class Buffer:
 
 @dataclass
 class Constants:
-    """Sizes and numbers that the code reads at run time, each once."""
+    """Sizes and numbers that the code reads at run time, without duplicates."""
 
     sizes: list[int] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
@@ -85,7 +85,7 @@ def _index(table: list, value: float) -> int:  # type: ignore[type-arg]
 
 
 def needed(roots: Iterable[Node], loaded: Mapping[Node, Buffer]) -> Iterator[Node]:
-    """All nodes that have to be computed for these, roots included, those in memory left out."""
+    """Yield all nodes that must be computed for the roots, including these, except those in memory."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -97,7 +97,7 @@ def needed(roots: Iterable[Node], loaded: Mapping[Node, Buffer]) -> Iterator[Nod
 
 
 class Stage:
-    """The code for one stage: targets are computed from what is loaded, and stored."""
+    """The code of one stage, which computes targets from loaded values and stores them."""
 
     def __init__(self, loaded: Mapping[Node, Buffer], tables: Constants) -> None:
         self.loaded, self.tables = loaded, tables
@@ -118,7 +118,7 @@ class Stage:
         return ["#pragma omp for schedule(static)", "for (Size r = 0; r < rows; r++) {", *pointers, *self.lines, "}"]
 
     def _reductions(self, roots: Sequence[Node]) -> list[Node]:
-        """Sums and the like, and single columns taken from wider values, those first that others depend on."""
+        """Return reductions over rows, and single columns of wider values, ordered by their dependencies."""
         depth: dict[Node, int] = {}
 
         def visit(node: Node) -> int:
@@ -159,7 +159,7 @@ class Stage:
         return self.pointers.setdefault(buffer, f"x{len(self.pointers)}")
 
     def _intervals(self, node: Node, offset: int, width: int) -> list[tuple[int, int]]:
-        """Pieces of columns in each of which one formula holds, counted from the offset."""
+        """Return intervals of columns, counted from the offset, in each of which a single formula holds."""
         cuts = sorted({0, width} | {cut - offset for cut in self._cuts(node, offset, offset + width)})
         return list(pairwise(cuts))
 
@@ -185,7 +185,7 @@ class Stage:
 
 
 class _Loop:
-    """The body of one loop over columns: every value is computed once."""
+    """The body of one loop over columns, which computes every value once."""
 
     def __init__(self, stage: Stage, width: int) -> None:
         self.stage, self.width = stage, width
@@ -197,7 +197,7 @@ class _Loop:
         return ["{", count, "over_columns(count, [&](Size j, auto whole) {", *self.lines, *body, "});", "}"]
 
     def at(self, node: Node, offset: int) -> str:
-        """The name of the vector of columns offset + j …"""
+        """Return the name of the vector of columns from offset + j on."""
         if node in self.stage.scalars:
             return self.stage.scalars[node]
         key = (node, 0 if node.width == 1 else offset)

@@ -15,7 +15,7 @@ def _power(y: Node, g: Node, a: Node) -> Node:
 
 
 def _larger(y: Node, g: Node, a: Node, b: Node) -> list[Node]:
-    """Where both are equal, half to each, as in torch."""
+    """If both are equal, each gets half, as in torch."""
     tie = pointwise("eq", a, b)
     return [where(tie, HALF * g, where(pointwise("eq", y, one), g, ZERO)) for one in (a, b)]
 
@@ -44,14 +44,14 @@ RULES: dict[str, Callable[..., Node | Sequence[Node]]] = {
     "sum": lambda y, g, a: spread(g, a.width),
     "spread": lambda y, g, a: g,
     "detach": lambda y, g, a: ZERO,
-    "top": lambda y, g, a: ZERO,  # made by softmax alone, which does not depend on it
+    "top": lambda y, g, a: ZERO,  # used only by softmax, which does not depend on it
     **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), lambda y, g, a, b: [ZERO, ZERO]),
 }
 
 
 @dataclass(frozen=True)
 class Deferred:
-    """The gradient of matrix `index` is Σ xᵀ g over all steps and rows: one product, after the last step."""
+    """The gradient of matrix `index`, Σ xᵀ g over all steps and rows, computed as one product after the last step."""
 
     index: int
     x: Node
@@ -61,12 +61,12 @@ class Deferred:
 @dataclass(frozen=True)
 class Gradients:
     of: Mapping[Node, Node]
-    """Of what comes from outside, for one step."""
+    """Gradients of the given values, for one step."""
     matrices: Sequence[Deferred]
 
 
 def differentiate(outputs: Sequence[Node], gradients: Sequence[Node], constant: Callable[[Node], bool]) -> Gradients:
-    """Gradients of Σ ⟨output, gradient⟩. `constant` says which of the given values need none."""
+    """Return the gradients of Σ ⟨output, gradient⟩. `constant` is true for given values that need none."""
     order = ordered(outputs)
     varies: dict[Node, bool] = {}
     for node in order:
@@ -84,14 +84,14 @@ def differentiate(outputs: Sequence[Node], gradients: Sequence[Node], constant: 
             matrices.append(Deferred(node.index, node.args[0], g))
         for arg, found in zip(node.args, _shares(node, g), strict=True):
             if varies[arg] and not is_number(found, 0):
-                found = total(found) if arg.width < found.width else found  # it was spread
+                found = total(found) if arg.width < found.width else found  # the argument was spread
                 of[arg] = of[arg] + found if arg in of else found
     return Gradients({node: of[node] for node in order if not node.args and node in of}, matrices)
 
 
 def _shares(node: Node, g: Node) -> Sequence[Node]:
     if node.op == "product":
-        return [Node("product", node.args[0].width, (g,), index=~node.index)]  # by the matrix transposed
+        return [Node("product", node.args[0].width, (g,), index=~node.index)]  # by the transposed matrix
     if node.op == "cat":
         offsets = [sum(arg.width for arg in node.args[:i]) for i in range(len(node.args))]
         return [part(g, offset, arg.width) for offset, arg in zip(offsets, node.args, strict=True)]

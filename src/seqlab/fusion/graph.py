@@ -1,9 +1,9 @@
-"""A step as a graph of values. Every value is `width` numbers for each row of a batch; width 1 is spread over others.
+"""A step as a graph of values. A value is `width` numbers for each row of a batch; values of width 1 are broadcast.
 
-step state row vector gradient    what comes from outside: `index` says which one
+step state row vector gradient    given values, told apart by `index`
 number                            the same for all rows
-add sub mul div neg ...           number by number
-slice pad cat spread              columns: `offset` says where a slice begins, or where a padded value is put
+add sub mul div neg ...           elementwise
+slice pad cat spread              columns: `offset` is where a slice begins, or where a padded value is placed
 sum top                           over a row: the sum and the largest number
 product                           x M, with matrix `index`
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 GIVEN = frozenset({"step", "state", "row", "vector", "gradient"})
 COSTLY = frozenset({"exp", "log", "sqrt", "sigmoid", "tanh", "pow", "sin", "cos"})
-"""What is rather kept than computed twice."""
+"""Operations whose results are stored rather than computed twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Node:
     def __repr__(self) -> str:
         return f"{self.op}:{self.width}"
 
-    # Expressions are written as such; zero and one vanish from them.
+    # Operators build nodes, and drop zeros and ones.
 
     def __add__(self, other: Node) -> Node:
         if is_number(self, 0):
@@ -76,12 +76,12 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
 
 
 def part(node: Node, offset: int, width: int) -> Node:
-    """Columns offset … offset + width."""
+    """Return columns offset to offset + width."""
     return node if node.width in (1, width) else Node("slice", width, (node,), offset=offset)
 
 
 def pad(node: Node, offset: int, width: int) -> Node:
-    """The node at an offset of a wider value that is zero elsewhere."""
+    """Place the node at an offset of a wider value that is zero elsewhere."""
     return node if node.width == width or is_number(node, 0) else Node("pad", width, (node,), offset=offset)
 
 
@@ -90,12 +90,12 @@ def spread(node: Node, width: int) -> Node:
 
 
 def total(node: Node) -> Node:
-    """The sum of each row."""
+    """Return the sum of each row."""
     return node if node.width == 1 else Node("sum", 1, (node,))
 
 
 def ordered(roots: Iterable[Node]) -> list[Node]:
-    """All that the roots are made of, arguments before what is made of them."""
+    """Return all nodes that the roots depend on, arguments first."""
     found: dict[Node, None] = {}
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:

@@ -1,4 +1,4 @@
-"""All steps of a recurrence in one call, forward and back, for a step that is plain PyTorch.
+"""Runs all steps of a recurrence in one call, forward and backward, given one step written in plain PyTorch.
 
 T steps · B rows
 """
@@ -29,9 +29,10 @@ Step = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Sequence
 def fused(
     step: Step, steps: Sequence[Tensor], states: Sequence[Tensor], rows: Sequence[Tensor], reverse: bool = False
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """step(inputs, states, rows) → states, repeated: the first state after every step (T, B, H), and the last states.
+    """Repeat step(inputs, states, rows) → states; return the first state after each step (T, B, H) and the last states.
 
-    `steps` are (T, B, n) and cut along T, `rows` (B, n) are the same at every step. NotFused says why it cannot be.
+    `steps` (T, B, n) are split along T; `rows` (B, n) are the same at every step. Raises NotFused, with the reason, if
+    the step cannot be fused.
     """
     first = states[0]
     if first.device.type != "cpu" or first.dtype not in NUMBERS:
@@ -41,7 +42,7 @@ def fused(
     if maps(first.dtype) is None:
         raise NotFused("there is no C++ compiler with OpenMP")
     steps, rows = [one.to(first.dtype) for one in steps], [one.to(first.dtype) for one in rows]
-    with torch.inference_mode(False):  # where composite operations would not be taken apart
+    with torch.inference_mode(False):  # in inference mode, composite operations are not decomposed
         seen = trace(step, steps, states, rows)
     groups = {"step": steps, "row": rows, "vector": seen.vectors}
     varying = [(kind, i) for kind, group in groups.items() for i, one in enumerate(group) if one.requires_grad]
@@ -70,7 +71,7 @@ _programs: dict[Any, Program] = {}
 
 
 def _program(seen: Trace, varying: frozenset[tuple[str, int]]) -> Program:
-    """Made once for every graph."""
+    """Return the program of a graph, which is made only once."""
     order = ordered(seen.outputs)
     place = {node: index for index, node in enumerate(order)}
     described = [
@@ -79,7 +80,7 @@ def _program(seen: Trace, varying: frozenset[tuple[str, int]]) -> Program:
     ]
     key = (tuple(described), tuple(place[node] for node in seen.outputs), varying)
     if key not in _programs:
-        if len(_programs) >= MOST_PROGRAMS:  # a number in a step may be another in every window
+        if len(_programs) >= MOST_PROGRAMS:  # a number in a step may differ in every window
             _programs.clear()
         _programs[key] = Program(seen, varying)
     return _programs[key]
@@ -119,9 +120,9 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *last: Tensor) -> Any:
         if torch.is_grad_enabled():
-            raise RuntimeError("gradients of gradients do not pass a fused recurrence; use Recurrent(..., fuse=False)")
+            raise RuntimeError("a fused recurrence has no gradients of gradients; use Recurrent(..., fuse=False)")
         program: Program = ctx.program
-        tensors = ctx.saved_tensors  # once: they may have to be computed again
+        tensors = ctx.saved_tensors  # read only once: this may recompute them
         count = len(tensors) - len(program.saved)
         steps, slots, rows, vectors, matrices = _grouped(tensors[:count], ctx.counts)
         own, length, batch = program.backward, ctx.length, slots[0].shape[1]
@@ -134,7 +135,7 @@ class _Loop(torch.autograd.Function):
         for (kind, index), node in program.given.items():
             memory[own.loaded[node].number] = given[kind][index].contiguous()
         for node, slot in zip(program.outputs, slots, strict=True):
-            if node in program.kept:  # the states before each step, which may be given, lie in the same memory
+            if node in program.kept:  # shares memory with the states before each step, which may be given
                 memory.setdefault(own.loaded[node].number, slot)
         for node, saved in zip(program.saved, tensors[count:], strict=True):
             memory[own.loaded[node].number] = saved
@@ -144,7 +145,7 @@ class _Loop(torch.autograd.Function):
 
 
 def _collected(ctx: Any, program: Program, call: _Memory, matrices: list[Tensor]) -> list[Any]:
-    """Gradients in the order of the tensors that came in."""
+    """Return gradients in the order of the input tensors."""
     found: list[Tensor | None] = []
     for kind, count in zip(("step", "state", "row", "vector"), ctx.counts, strict=True):
         for index in range(count):
@@ -169,7 +170,7 @@ def _collected(ctx: Any, program: Program, call: _Memory, matrices: list[Tensor]
 
 
 def _over_time(program: Program, call: _Memory, x: Node, ctx: Any) -> Tensor:
-    """What was multiplied by a matrix at every step, (T, B, n)."""
+    """Return what was multiplied by a matrix at every step, (T, B, n)."""
     buffer = program.backward.loaded[x]
     values = call.memory[buffer.number]
     if buffer.form == "before":
@@ -180,7 +181,7 @@ def _over_time(program: Program, call: _Memory, x: Node, ctx: Any) -> Tensor:
 
 
 class _Memory:
-    """A tensor for every buffer of a pass."""
+    """The tensors behind all buffers of a pass."""
 
     def __init__(self, own: Pass, memory: dict[int, Tensor], length: int, rows: int, like: Tensor) -> None:
         self.length, self.rows, self.like = length, rows, like
@@ -196,7 +197,7 @@ class _Memory:
 
 def _call(function: Any, program: Program, own: Pass, call: _Memory, matrices: list[Tensor], reverse: bool) -> None:
     like = call.like
-    threads = torch.get_num_threads() if call.rows > 1 else 1  # a row is too little to be worth a barrier at every step
+    threads = torch.get_num_threads() if call.rows > 1 else 1  # one row does not justify barriers at every step
     library = maps(like.dtype)
     assert library is not None
     lanes = library.lanes()

@@ -1,7 +1,7 @@
-"""From the graph of a step to two functions: all steps forward, and all steps back.
+"""Turns the graph of a step into two functions: all steps forward, and all steps backward.
 
-What is kept for the way back: states, results of products and of costly functions, if they are needed there. The rest
-is computed again. Gradients of matrices are put off: one product over all steps is cheaper than one at each.
+The forward pass stores states and the results of products and costly functions, if the backward pass needs them; the
+rest is recomputed. Gradients of matrices are deferred: one product over all steps is cheaper than one per step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ extern "C" void {name}(const Call *call) {{
 
 @dataclass(frozen=True)
 class Product:
-    """x M into a buffer; a matrix below zero is ~M, transposed."""
+    """x M, written to a buffer; a negative matrix index is ~M, for M transposed."""
 
     matrix: int
     x: Buffer
@@ -64,7 +64,7 @@ class Product:
 
 @dataclass
 class Pass:
-    """One of the two functions: its code, and the memory that it wants."""
+    """One of the two functions: its code and the memory that it needs."""
 
     buffers: list[Buffer] = field(default_factory=list)
     loaded: dict[Node, Buffer] = field(default_factory=dict)
@@ -85,10 +85,10 @@ class Pass:
 
 
 class Program:
-    """`source` is the code; `forward` and `backward` say what its pointers point to."""
+    """`source` is the code; `forward` and `backward` describe what its pointers point to."""
 
     def __init__(self, trace: Trace, varying: frozenset[tuple[str, int]]) -> None:
-        """`varying`: which of the given values, by kind and index, need a gradient; states always do."""
+        """`varying` lists the given values, by kind and index, that need a gradient; states always do."""
         self.outputs = trace.outputs
         self.tables = Constants()
         given = [node for node in ordered(self.outputs) if is_given(node)]
@@ -108,7 +108,7 @@ class Program:
         self.source = HEAD + functions
 
     def _kept(self, gradients: Gradients) -> list[Node]:
-        """Values of the way there that the way back starts from."""
+        """Return the values of the forward pass that the backward pass starts from."""
         inside = set(ordered(self.outputs))
         known = set(self.outputs) | {node for node in inside if costly(node) or is_given(node)}
         leaves: dict[Node, None] = {}
@@ -186,7 +186,7 @@ class Program:
         for node in nodes:
             if node.op == "product" and node.args[0] not in own.loaded and node.args[0] not in targets:
                 targets[node.args[0]] = own.buffer("row", node.args[0].width)
-            for arg in node.args:  # not to be computed in two stages
+            for arg in node.args:  # store it rather than compute it in two stages
                 if level[arg] < level[node] and costly(arg) and arg not in targets and arg not in own.loaded:
                     targets[arg] = own.buffer("row", arg.width)
         for stage in range(max(level.values(), default=0) + 1):
@@ -199,7 +199,7 @@ class Program:
                 if node.op == "product" and level[node] == stage + 1:
                     y = targets[node] if node in targets else own.buffer("row", node.width)
                     self._product(own, node, y)
-        for node, buffer in outputs:  # a state that is a product as it is
+        for node, buffer in outputs:  # a state that is nothing but a product
             if node.op == "product":
                 own.lines += Stage(own.loaded, self.tables).code([(node, buffer)])
 

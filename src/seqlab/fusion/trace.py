@@ -1,7 +1,7 @@
-"""What a step does, seen while it runs once on a few rows: plain PyTorch in, a graph out.
+"""Traces a step, written in plain PyTorch, into a graph by running it once on a few rows.
 
-What depends neither on the inputs nor on the state (a transposed weight, a unitary matrix made of its parameters) is
-not part of the graph: it is computed once before the first step, and the graph is given the result.
+Values that depend neither on the inputs nor on the state (a transposed weight, a unitary matrix computed from its
+parameters) are not part of the graph: they are computed once before the first step and passed to it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqlab.fusion.graph import ONE, Node, number, part, pointwise, spread, total, where
 
-ROWS = 7  # of the trial; any number would do
+ROWS = 7  # rows of the trial run; any number would do
 aten = torch.ops.aten
 
 
 class NotFused(Exception):
-    """The step does something that cannot be in a graph; the message says what."""
+    """Raised when a step does something that the graph cannot express; the message says what."""
 
 
 @dataclass
@@ -29,13 +29,14 @@ class Trace:
     outputs: list[Node]
     vectors: list[Tensor] = field(default_factory=list)
     matrices: list[Tensor] = field(default_factory=list)
-    """The constants of the graph, with their history: gradients that reach them go on to the parameters."""
+    """The constants of the graph, still attached to autograd: gradients flow on from them to the parameters."""
 
 
 def trace(
     step: Callable[..., Sequence[Tensor]], steps: Sequence[Tensor], states: Sequence[Tensor], rows: Sequence[Tensor]
 ) -> Trace:
-    """The graph of step(steps, states, rows); of the tensors only the last axis, the precision and the device count."""
+    """Return the graph of step(steps, states, rows). Of the tensors, only the last dimension, the precision and the
+    device matter."""
     tape = _Tape()
     groups = [
         [tape.given(kind, index, like) for index, like in enumerate(group)]
@@ -48,23 +49,24 @@ def trace(
         node = tape.node(output)
         result.outputs.append(spread(node, state.shape[-1]))
         if node.width not in (1, state.shape[-1]):
-            raise NotFused(f"a state that was {state.shape[-1]} wide becomes {node.width} wide")
+            raise NotFused(f"the width of a state changes from {state.shape[-1]} to {node.width}")
     result.vectors, result.matrices = tape.vectors, tape.matrices
     return result
 
 
 class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs every operation as it is, and notes those that depend on what was given."""
+    """Runs every operation unchanged, and notes those that depend on given values."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing compiles what runs under it; saying so would import torch's compiler, which takes a second."""
+        """Whether torch's compiler must skip this mode. Nothing is compiled under it, and True would import the
+        compiler, which takes a second."""
         return False
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: dict[int, Node] = {}
-        self.alive: list[Any] = []  # an id belongs to one tensor as long as that lives
+        self.alive: list[Any] = []  # an id identifies a tensor only while it is alive
         self.turned: dict[int, Tensor] = {}
         self.vectors: list[Tensor] = []
         self.matrices: list[Tensor] = []
@@ -78,28 +80,28 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in PRODUCTS and id(args[-2]) in self.nodes:
-            result = args[-2].new_zeros(ROWS, args[-1].shape[1])  # only its shape counts
+            result = args[-2].new_zeros(ROWS, args[-1].shape[1])  # only the shape matters
         elif func is aten.linear.default and id(args[0]) in self.nodes:
             result = args[0].new_zeros(ROWS, len(args[1]))
         else:
             result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
-            raise NotFused(f"{func} does something else at each step")
+            raise NotFused(f"{func} is random, or changes its arguments")
         given = [arg for arg in _flat(args) if isinstance(arg, Tensor)]
         if any(id(tensor) in self.nodes for tensor in given):
             rule = RULES.get(func)
             if rule is None:
-                raise NotFused(f"{func} is not known here")
+                raise NotFused(f"{func} is not supported")
             made = rule(self, *args, **(kwargs or {}))
             for tensor, node in zip(_flat([result]), made if isinstance(made, list) else [made], strict=True):
                 if tuple(tensor.shape) != (ROWS, node.width):
-                    raise NotFused(f"{func} makes the shape {tuple(tensor.shape)} of rows")
+                    raise NotFused(f"{func} turns rows into the shape {tuple(tensor.shape)}")
                 self.alive.append(tensor)
                 self.nodes[id(tensor)] = node
         return result
 
     def node(self, value: Any) -> Node:
-        """Of a tensor that depends on what was given, of a constant one, or of a number."""
+        """Return the node of a tensor that depends on given values, of a constant tensor, or of a number."""
         if not isinstance(value, Tensor):
             return number(value)
         if id(value) in self.nodes:
@@ -108,10 +110,10 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return number(value.item())
         if value.dim() == 1 or (value.dim() == 2 and len(value) == 1):
             return Node("vector", value.shape[-1], index=_place(self.vectors, value))
-        raise NotFused(f"a constant of the shape {tuple(value.shape)}")
+        raise NotFused(f"a constant of shape {tuple(value.shape)}")
 
     def transposed(self, weight: Tensor) -> Tensor:
-        """Wᵀ, the same tensor every time."""
+        """Return Wᵀ, the same tensor every time."""
         if id(weight) not in self.turned:
             self.alive.append(weight)
             self.turned[id(weight)] = weight.t()
@@ -135,7 +137,7 @@ def _flat(values: Any) -> list[Any]:
     return [one for value in values for one in (_flat(value) if isinstance(value, list | tuple) else [value])]
 
 
-# ---------------------------------------------------------------------- what each operation of torch means
+# ---------------------------------------------------------------------- the meaning of torch's operations
 
 
 def _simple(op: str) -> Callable[..., Node]:
@@ -166,7 +168,7 @@ def _slice(tape: _Tape, x: Any, dim: int = 0, start: int | None = None, end: int
     _columns(dim)
     first, last, stride = slice(start, end, step).indices(node.width)
     if stride != 1:
-        raise NotFused("columns are taken in steps")
+        raise NotFused("a slice of columns with a step")
     return part(node, first, last - first)
 
 
@@ -186,7 +188,7 @@ def _cat(tape: _Tape, values: list[Any], dim: int = 0) -> Node:
 
 def _sum(tape: _Tape, x: Any, dim: list[int] | None, keepdim: bool = False, dtype: Any = None) -> Node:
     if not dim or len(dim) != 1 or not keepdim:
-        raise NotFused("a sum that is not over the last axis with keepdim=True")
+        raise NotFused("a sum that is not over the last dimension with keepdim=True")
     _columns(dim[0])
     return total(tape.node(x))
 
@@ -245,9 +247,9 @@ def _silu(tape: _Tape, x: Any) -> Node:
 
 
 def _linear(tape: _Tape, x: Any, weight: Tensor, bias: Any = None) -> Node:
-    """Seen as such only where no gradients are wanted; elsewhere torch has made a product with the transpose of it."""
+    """Reached only without gradients; with gradients, torch turns it into a product with the transpose first."""
     if torch.is_grad_enabled() and weight.requires_grad:
-        raise NotFused("a linear map that keeps its gradients to itself")
+        raise NotFused("a linear map that hides its gradients")
     product = tape.product(x, tape.transposed(weight))
     return product if bias is None else product + tape.node(bias)
 

@@ -1,16 +1,16 @@
-r"""N-gram models in the ARPA format, which kenlm, SRILM and others read and write.
+r"""N-gram models in the ARPA format of kenlm, SRILM and other toolkits.
 
     \data\
-    ngram 1=4                         how many n-grams of each order
+    ngram 1=4                         number of n-grams, for each order
     \1-grams:
     -99     <s>     -0.30103          log₁₀ p, the words, log₁₀ backoff (not in the highest order)
     ...
     \end\
 
-`<end>` is two words there: `<s>` where it is a context, `</s>` where it is predicted. The format puts spaces
-between words, so a character that is white space or cannot be printed is written as `\u{20}` (its code point
-in hexadecimal), and so are a backslash before `u{` and the `<` of an ordinary token spelt `<s>`, `</s>`
-or `<UNK>`; an empty token is `\u{}`. All other words are as they are.
+The format has two words for `<end>`: `<s>` in a context, `</s>` where it is predicted. Since spaces separate
+words, characters that are white space or not printable are written as `\u{20}`, with the code point in
+hexadecimal; so are a backslash before `u{`, and the `<` of an ordinary token spelt `<s>`, `</s>` or `<UNK>`.
+An empty token is `\u{}`. All other words are unchanged.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from seqlab.tokenizers.special import UNKNOWN
 BEGINS, ENDS = "<s>", "</s>"
 LN10 = math.log(10)
 LINES = 1 << 16
-"""Lines that are written at once."""
+"""Lines written at a time."""
 SCORES = 1 << 24
-"""Numbers that are looked at at once to see whether any is above 1."""
+"""Scores checked at a time for probabilities above 1."""
 ROUNDING = 1e-3
-"""What logarithms of few digits may be above 0 when they are added."""
+"""How far above 0 a sum of logarithms may be, since files round them to a few digits."""
 
 
 def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
-    """Write a model whose token i is spelt `words[i]`; a name that ends in `.gz` is compressed."""
+    """Write a model whose token i is spelt `words[i]`. Compress the file if its name ends in `.gz`."""
     if model.settings.smoothing not in ("kneser-ney", "modified-kneser-ney"):
-        # What they do with unseen contexts, or add-k with unseen words, ARPA cannot say: other programs
-        # would read other numbers.
+        # ARPA cannot express how these treat unseen contexts, or how add-k treats unseen words: other
+        # programs would compute other probabilities.
         raise RunError(f"ARPA cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney")
     if len(words) != model.vocab_size:
-        raise RunError(f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one for each id")
+        raise RunError(f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one word per id")
     spelt = [BEGINS, *map(escape, words[1:])]
     word, times = Counter(spelt).most_common(1)[0]
     if times > 1:
@@ -69,11 +69,11 @@ def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
 
 
 def read_arpa(path: str | Path, unknown: bool = False) -> tuple[NGram, list[str]]:
-    """The model in a file, and how its tokens are spelt. Id 0 is `<end>`, the others are in the file's order.
+    """Read a model and the spellings of its tokens. Id 0 is `<end>`; the others are in the order of the file.
 
-    With `unknown`, id 1 is `<unk>` (or `<UNK>`), as word tokenizers have it; where the file has none, its
-    probability is 10⁻¹⁰⁰, as kenlm has it. The file does not say how it was smoothed: the settings are the
-    usual ones of its order.
+    With `unknown`, id 1 is `<unk>` (or `<UNK>`), as in word tokenizers; if the file lacks it, its probability
+    is 10⁻¹⁰⁰, as in kenlm. The file does not say how the model was smoothed, so the settings are the defaults
+    for its order.
     """
     with _open(Path(path)) as file:
         return _Reader(str(path), file, unknown).model()
@@ -101,17 +101,17 @@ def _open(path: Path) -> IO[bytes]:
     try:
         return cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
     except OSError as error:
-        raise DataError(f"cannot open it ({error.strerror})", where=str(path)) from None
+        raise DataError(f"cannot open the file ({error.strerror})", where=str(path)) from None
 
 
 def _create(path: Path, packed: bool) -> IO[bytes]:
-    """Neither a name nor a time of writing inside: the same model gives the same bytes."""
+    """Create a file without a name or a timestamp inside, so that the same model gives the same bytes."""
     file = path.open("wb")
     return cast(IO[bytes], _Packed(file)) if packed else file
 
 
 class _Packed(gzip.GzipFile):
-    """Closes the file it writes to as well."""
+    """Also closes the file that it writes to."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__("", "wb", fileobj=file, mtime=0)
@@ -126,7 +126,7 @@ class _Packed(gzip.GzipFile):
 
 
 def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
-    """The file in pieces that take little memory, however large the tables are."""
+    """Yield the file in pieces that need little memory, however large the tables are."""
     sizes = [model.vocab_size + 1, *(len(model.table("keys", k)) - 1 for k in range(2, model.order + 1))]
     yield "\\data\\\n" + "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))
     first, ending = np.array(spelt, dtype=object), np.array([ENDS, *spelt[1:]], dtype=object)
@@ -139,7 +139,7 @@ def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
             words = [(ending if column else first)[tokens[:, column]].tolist() for column in range(order)]
             texts = list(map(" ".join, zip(*words, strict=True)))
             lines = _lines(model, order, rows, texts)
-            if order == 1 and start == 0:  # `<end>` as a context, and as what is predicted
+            if order == 1 and start == 0:  # `<end>` as a context, and as a predicted word
                 number, context = lines[0].split("\t", 1)
                 lines[0] = f"-99\t{context}{number}\t{ENDS}\n"
             yield "".join(lines)
@@ -147,7 +147,7 @@ def _pieces(model: NGram, spelt: list[str]) -> Iterator[str]:
 
 
 def _tokens(model: NGram, order: int, ids: Integers) -> Integers:
-    """The n-grams of some rows of a table, a column for each place."""
+    """Return the n-grams in the given rows of a table, with one column per token."""
     columns = []
     for length in range(order, 1, -1):
         ids, word = np.divmod(model.table("keys", length)[torch.from_numpy(ids)].cpu().numpy(), model.vocab_size)
@@ -166,12 +166,12 @@ def _lines(model: NGram, order: int, rows: slice, texts: list[str]) -> list[str]
 
 # ---------------------------------------------------------------------- reading
 
-ENDS_ID, BEGINS_ID, UNKNOWN_ID = -2, -1, 1  # the first two while reading: in the model both are END
+ENDS_ID, BEGINS_ID, UNKNOWN_ID = -2, -1, 1  # the first two only while reading: in the model, both are END
 
 
 @dataclass(frozen=True)
 class _Section:
-    """The n-grams of one order as they stand in the file: N of them."""
+    """The N n-grams of one order, as they are in the file."""
 
     tokens: Integers  # (N, order)
     log_probability: Floats
@@ -180,7 +180,7 @@ class _Section:
 
 
 class _Reader:
-    """Goes through a file line by line and knows where it is; words are bytes, divided by ASCII spaces."""
+    """Reads a file line by line and keeps track of the line; words are bytes, separated by ASCII spaces."""
 
     def __init__(self, path: str, file: IO[bytes], unknown: bool) -> None:
         self.path, self.file, self.number, self.line = path, file, 0, b""
@@ -195,8 +195,8 @@ class _Reader:
         words = [self.spelling(word) for word in self.words]
         place = np.argsort(section.tokens[:, 0])
         keys = [np.arange(len(words))]
-        log_probability = [np.delete(section.log_probability[place], 1)]  # `<end>` is predicted as `</s>`
-        log_backoff = [np.delete(section.log_backoff[place], 0)]  # and is a context as `<s>`
+        log_probability = [np.delete(section.log_probability[place], 1)]  # `</s>` for a predicted `<end>`
+        log_backoff = [np.delete(section.log_backoff[place], 0)]  # `<s>` for `<end>` in a context
         lines = [np.delete(section.lines[place], 0)]
         for order in range(2, len(sizes) + 1):
             section = self.section(order, sizes)
@@ -206,14 +206,14 @@ class _Reader:
             log_backoff.append(section.log_backoff[place])
             lines.append(section.lines[place])
         if self.line != b"\\end\\":
-            raise self.error("no \\end\\ after the last n-gram", hint="the file may be cut")
+            raise self.error("no \\end\\ after the last n-gram", hint="the file may be truncated")
         model = NGram(NGram.Settings(order=len(sizes)), len(words))
         model.set_tables(NGramTables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
         self.check_backoffs(model, words, lines)
         return model, words
 
     def check_backoffs(self, model: NGram, words: Sequence[str], lines: Sequence[Integers]) -> None:
-        """A backoff above 1 is allowed as long as no word becomes more probable than 1 by it."""
+        """Check that no probability exceeds 1; a backoff above 1 is allowed as long as none does."""
         rows = max(1, SCORES // len(words))
         for order in range(1, model.order):
             above = np.flatnonzero(model.table("log_backoff", order)[:-2].cpu().numpy() > ROUNDING)
@@ -225,10 +225,10 @@ class _Reader:
                     p, word = math.exp(scores[row].max()), words[int(scores[row].argmax())]
                     self.number = int(lines[order - 1][ids[row]])
                     what = f"this backoff makes the probability of '{word}' after '{spelt}' {p:.3g}, above 1"
-                    raise self.error(what, hint="the file is damaged, or its scores are no probabilities")
+                    raise self.error(what, hint="the file is damaged, or its scores are not probabilities")
 
     def sizes(self) -> list[int]:
-        """The header: how many n-grams of each order."""
+        """Read the header: the number of n-grams of each order."""
         while self.advance() != b"\\data\\":
             if not self.line:
                 raise self.error("no \\data\\ line", hint="is it an ARPA file?")
@@ -238,18 +238,18 @@ class _Reader:
                 raise self.error(f"order {int(match[1])} where order {len(sizes) + 1} should be")
             sizes.append(int(match[2]))
         if not sizes:
-            raise self.error("no line such as 'ngram 1=1000' after \\data\\")
+            raise self.error("no line like 'ngram 1=1000' after \\data\\")
         return sizes
 
     def section(self, order: int, sizes: list[int]) -> _Section:
-        """The n-grams of one order; those of order 1 give the words their ids."""
+        """Read the n-grams of one order; those of order 1 assign the ids of words."""
         if self.line != b"\\%d-grams:" % order:
             raise self.error(f"no \\{order}-grams: where they should begin")
         tokens, numbers, lines = array("q"), array("d"), array("q")
         while (line := self.advance()) and not line.startswith(b"\\"):
             fields = line.split()
             if not order < len(fields) < order + 3:
-                raise self.error(f"{len(fields)} fields for a {order}-gram", hint="a number, the words, a backoff")
+                raise self.error(f"{len(fields)} fields for a {order}-gram", hint="give a number, the words, a backoff")
             if order == 1 and fields[1] not in self.ids:
                 self.ids[fields[1]] = len(self.words)
                 self.words.append(fields[1])
@@ -257,9 +257,9 @@ class _Reader:
                 tokens.extend([self.ids[word] for word in fields[1 : order + 1]])
                 numbers.extend((float(fields[0]), float(fields[-1]) if len(fields) == order + 2 else 0.0))
             except KeyError as error:
-                raise self.error(f"the word {error.args[0].decode(errors='replace')!r} is no 1-gram") from None
+                raise self.error(f"the word {error.args[0].decode(errors='replace')!r} is not a 1-gram") from None
             except ValueError:
-                raise self.error("not a number", hint="a number, the words, a backoff") from None
+                raise self.error("not a number", hint="give a number, the words, a backoff") from None
             lines.append(self.number)
         if len(lines) != sizes[order - 1]:
             raise self.error(f"{len(lines)} {order}-grams end here, but \\data\\ says {sizes[order - 1]}")
@@ -269,7 +269,7 @@ class _Reader:
         return section
 
     def unigrams(self, section: _Section) -> _Section:
-        """`</s>`, `<s>` and each word once; and the unknown, if it is wanted."""
+        """Check that `</s>`, `<s>` and each word occur once; add the unknown word if it is wanted but missing."""
         token, _ = self.in_order(section, section.tokens[:, 0])
         if token[:2].tolist() != [ENDS_ID, BEGINS_ID]:
             raise self.error(f"no 1-gram {BEGINS} or {ENDS}")
@@ -283,7 +283,7 @@ class _Reader:
         )
 
     def keys(self, section: _Section, lower: list[Integers]) -> tuple[Integers, Integers]:
-        """The sorted keys of longer n-grams, and the place in the section of each."""
+        """Return the sorted keys of the n-grams of order 2 and above, and the index of each in the section."""
         outer, inner = section.tokens[:, 1:] == BEGINS_ID, section.tokens[:, :-1] == ENDS_ID
         self.check(section, (outer | inner).any(1), f"{BEGINS} that is not first, or {ENDS} that is not last")
         tokens = np.maximum(section.tokens, END)
@@ -291,14 +291,14 @@ class _Reader:
         for column, shorter in enumerate(lower):
             prefix = np.searchsorted(shorter, key)
             missing = np.append(shorter, -1)[prefix] != key
-            self.check(section, missing, f"the {column + 1}-gram that this begins with is missing")
+            self.check(section, missing, f"the {column + 1}-gram at the start of this n-gram is missing")
             key = prefix * len(lower[0]) + tokens[:, column + 1]
         return self.in_order(section, key)
 
     def in_order(self, section: _Section, key: Integers) -> tuple[Integers, Integers]:
         place = np.argsort(key, kind="stable")
         again = place[1:][np.diff(key[place]) == 0]
-        self.check(section, np.isin(np.arange(len(key)), again), "an n-gram that stood before")
+        self.check(section, np.isin(np.arange(len(key)), again), "duplicate n-gram")
         return key[place], place
 
     def spelling(self, word: bytes) -> str:
@@ -308,7 +308,7 @@ class _Reader:
             raise DataError(f"the word {word!r} is not UTF-8 text", where=self.path) from None
 
     def advance(self) -> bytes:
-        """The next line that is not empty; nothing at the end of the file."""
+        """Return the next line that is not empty, or b"" at the end of the file."""
         try:
             while line := self.file.readline():
                 self.number += 1
@@ -316,7 +316,7 @@ class _Reader:
                 if self.line:
                     return self.line
         except (OSError, EOFError, zlib.error) as error:
-            raise self.error(f"cannot read on ({error})", hint="the file may be damaged") from None
+            raise self.error(f"cannot read further ({error})", hint="the file may be damaged") from None
         self.line = b""
         return self.line
 

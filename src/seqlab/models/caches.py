@@ -1,7 +1,7 @@
-"""Keys and values of Transformers in a State: in pages where all blocks read them, or else in rows, `keys.0`,
+"""Keys and values of Transformers in a State: in pages if all blocks can read them, otherwise in rows `keys.0`,
 `values.0`, `keys.1`, ..., each (B, G, C, K).
 
-B rows · T new positions · C capacity · G heads of keys · K head width
+B rows · T new positions · C capacity · G key heads · K head width
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqlab.nn.positions import Position
 
 
 def new_state(rows: int, blocks: Sequence[nn.Module], like: Tensor) -> State:
-    """Caches for blocks that have read nothing, on the device and in the precision of a tensor."""
+    """Return empty caches for all blocks, with the device and precision of `like`."""
     attend = cast(Block, blocks[0]).attend
     lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
     if all(getattr(block, "reads_pages", False) for block in blocks):
@@ -34,12 +34,12 @@ def new_state(rows: int, blocks: Sequence[nn.Module], like: Tensor) -> State:
 def caches(
     state: State, positions: Tensor, mask: Tensor | None, blocks: Sequence[nn.Module], position: Position
 ) -> Sequence[Cache]:
-    """The cache of each block, with room for new positions (B, T), of which `mask` says which are real."""
+    """Return the cache of each block, with room for new positions (B, T); `mask` marks the real ones."""
     length = room_for(int(positions.max()) + 1)
     if "cache" in state.pages:
         return _paged(state.pages["cache"], positions, mask, length, position)
     for name, buffer in state.rows.items():
-        if (capacity := buffer.shape[2]) < length:  # grow by half at least, so that a long text is copied few times
+        if (capacity := buffer.shape[2]) < length:  # grow by at least half, so that long texts are rarely copied
             state.rows[name] = _grown(buffer, max(length, room_for(capacity * 3 // 2)))
     places = position.placed(Places(positions, length), state.rows["keys.0"])
     layers = range(len(state.rows) // 2)
@@ -47,7 +47,7 @@ def caches(
 
 
 def keep(state: State, layer: int, cache: Cache) -> None:
-    """The cache of a layer after it was written to, which may be a copy."""
+    """Store the cache of a layer, which may be a copy after it was written to."""
     if isinstance(cache, RowCache):
         state.rows[f"keys.{layer}"], state.rows[f"values.{layer}"] = cache.keys, cache.values
 
@@ -56,14 +56,14 @@ def _paged(
     pages: Pages, positions: Tensor, mask: Tensor | None, length: int, position: Position
 ) -> Sequence[PagedCache]:
     if len(positions) != len(pages.lengths):
-        raise ValueError(f"{len(positions)} rows are read after a state of {len(pages.lengths)}")
+        raise ValueError(f"{len(positions)} rows of tokens for a state of {len(pages.lengths)} rows")
     pages.extend([positions.shape[1]] * len(positions) if mask is None else mask.sum(1).tolist())
     places, ends = position.placed(Places(positions, length), pages.like), torch.tensor(pages.lengths)
     return [PagedCache(pages, layer, places, ends) for layer in range(pages.shape[0])]
 
 
 def _grown(buffer: Tensor, capacity: int) -> Tensor:
-    """A cache with more room, which is zero: F.pad would write the old part twice."""
+    """Return a larger, zero-padded copy of a cache. (F.pad would write the old part twice.)"""
     rows, heads, length, width = buffer.shape
     grown = buffer.new_empty(rows, heads, capacity, width)
     grown[:, :, :length], grown[:, :, length:] = buffer, 0

@@ -1,4 +1,4 @@
-"""The convolutional language model: each layer looks a few positions back, a stack of them far back.
+"""The convolutional language model: each layer looks a few positions back, and a stack of layers far back.
 
 B rows · T positions · D width · V vocabulary
 """
@@ -21,7 +21,7 @@ from seqlab.nn.recording import changed, note, recorded
 from seqlab.recipe import PartSettings
 
 LONGEST_PAST = 1 << 16
-"""Positions that a stack may look back: all of them are kept for each row, as zeros where there is no text yet."""
+"""The most positions that a stack may look back. Each row stores all of them, with zeros before the text."""
 
 
 class ConvolutionalLanguageModel(TokenModel):
@@ -29,16 +29,16 @@ class ConvolutionalLanguageModel(TokenModel):
 
     Dauphin et al. 2017, https://arxiv.org/abs/1612.08083. With kernels of K positions and growth 1, a stack
     sees depth · (K − 1) earlier positions. With growth 2, the dilation doubles from layer to layer, and the stack sees
-    (2^depth − 1)(K − 1) of them (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499).
+    (2^depth − 1)(K − 1) earlier positions (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499).
     """
 
     class Settings(PartSettings):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=5, gt=0, le=1000)
         kernel_size: int = Field(default=3, gt=1, le=LONGEST_PAST)
-        """The number of positions that a layer reads."""
+        """Number of positions that a layer reads."""
         growth: int = Field(default=2, gt=0, le=LONGEST_PAST)
-        """The factor by which the dilation grows from layer to layer."""
+        """Factor by which the dilation grows from layer to layer."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
@@ -68,7 +68,7 @@ class ConvolutionalLanguageModel(TokenModel):
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens a prediction depends on."""
+        """The number of tokens that a prediction depends on."""
         return 1 + sum(block.convolution.past for block in self.blocks)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:

@@ -1,4 +1,4 @@
-"""The convolutional translator: stacks of gated convolutions, and attention in every layer of the decoder.
+"""The convolutional translator: stacks of gated convolutions, with attention in every layer of the decoder.
 
 B rows · T target positions · S sources · N source positions · D width
 """
@@ -27,13 +27,14 @@ from seqlab.recipe import PartSettings
 
 
 class ConvolutionalEncoder(Encoder):
-    """y = √D E[source] + P; in each layer y ← y + a ∘ σ(g), [a; g] a convolution around each position; then a norm"""
+    """y = √D E[source] + P; in each layer y ← y + a ∘ σ(g), where [a; g] is a convolution centred on each position;
+    then a norm"""
 
     class Settings(PartSettings):
         width: int = Field(default=128, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
         kernel_size: int = Field(default=3, gt=1, le=1001)
-        """The number of positions that a layer reads, odd: as many on either side."""
+        """Number of positions that a layer reads; odd, so that it reads the same number on either side."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
 
         @field_validator("kernel_size")
@@ -70,8 +71,8 @@ class ConvolutionalEncoder(Encoder):
 
 
 class ConvolutionalDecoder(Decoder):
-    """x = √D E[target] + P; in each layer x ← x + a ∘ σ(g), [a; g] a convolution over the positions before, and then
-    x ← x + what x finds in the source; p = softmax(E norm(x))"""
+    """x = √D E[target] + P; in each layer x ← x + a ∘ σ(g), where [a; g] is a causal convolution, then
+    x ← x + cross_attend(x); p = softmax(E norm(x))"""
 
     class Settings(ConvolutionalEncoder.Settings):
         output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
@@ -120,7 +121,7 @@ class ConvolutionalDecoder(Decoder):
 
 
 class AttendingConvolution(nn.Module):
-    """x + a ∘ σ(g) over the positions before, then x + what it finds in the source"""
+    """x + a ∘ σ(g) by a causal convolution, then x + cross_attend(x)"""
 
     def __init__(self, width: int, kernel_size: int, source_width: int, dropout: nn.Module) -> None:
         super().__init__()
@@ -142,7 +143,7 @@ class ConvolutionalTranslator(Translator):
 
     class Settings(ConvolutionalDecoder.Settings):
         shared: bool = True
-        """One matrix for the words of the source and of the target."""
+        """Whether source and target words share one embedding matrix."""
 
     def __init__(self, settings: Settings, vocab_size: int, conditions: int = 0) -> None:
         embedding = TokenEmbedding(vocab_size, settings.width)

@@ -1,4 +1,4 @@
-"""What reads a whole sequence at once, in any direction: for classes, tags, forecasts, and for decoders.
+"""Encoders, which read a whole sequence at once, in any direction: for classes, tags, forecasts and decoders.
 
 B rows · N positions · W width
 """
@@ -19,7 +19,7 @@ from seqlab.recipe import PartSettings
 
 
 class Encoded(NamedTuple):
-    """States (B, N, W), which of them are real (B, N), and what there is to begin from: the last states of layers."""
+    """States (B, N, W), a mask of real positions (B, N), and the last states of layers, for a decoder to start from."""
 
     states: Tensor
     mask: Tensor
@@ -31,32 +31,32 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """Every position's state may depend on all of the sequence. Nothing is kept in `self` between calls."""
+    """A model whose state at each position may depend on the whole sequence. `self` keeps nothing between calls."""
 
     Settings: ClassVar[type[PartSettings]]
     needs: ClassVar[tuple[str, ...]] = VOCABULARY
-    """What it has to be told of the data, by name, to be built (`Task.sizes`)."""
+    """Names of the sizes required to build it (`Task.sizes`)."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """What it is told besides, where a task gives it."""
+    """Names of optional sizes, which only some tasks have."""
     width: int
-    """Of the states."""
+    """Width of the states."""
     directions: int = 1
-    """2 where the first half of each state has read what is before it, and the second half what is after it."""
+    """2 if the first half of each state reads from the left and the second half from the right."""
 
     joins: bool = True
-    """Whether it reads what a `Translator` gives it: tokens, labels and numbers, one after the other."""
+    """Whether it can read the input of a `Translator`: a sequence of tokens, labels and numbers."""
 
     @abstractmethod
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
-        """Named tensors (B, N, ...), of which `mask` (B, N) says what is real, which comes first."""
+        """Encode named tensors (B, N, ...); `mask` (B, N) marks the real positions, which come first."""
 
     def read(self, source: Mapping[str, Tensor]) -> Encoded:
-        """As `forward`, for decoding: in room for a multiple of 16 positions, so that bits depend on no neighbour."""
+        """`forward` for decoding: padded to a multiple of 16 positions, so that bits do not depend on neighbours."""
         found: Encoded = self(padded(source, room_for(source["mask"].shape[1])))
         return found
 
 
 def padded(source: Mapping[str, Tensor], length: int) -> dict[str, Tensor]:
-    """A source (B, N, ...) with room behind it."""
+    """Pad a source (B, N, ...) to `length` positions."""
     more = length - source["mask"].shape[1]
     return {name: F.pad(tensor, [0, 0] * (tensor.dim() - 2) + [0, more]) for name, tensor in source.items()}

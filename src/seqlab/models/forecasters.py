@@ -1,6 +1,6 @@
-"""What reads windows of numbers and says which numbers follow.
+"""Forecasters, which read windows of numbers and predict the numbers that follow.
 
-B rows · T steps · C variables, the O that are forecast first · H horizon · W window
+B rows · T steps · C variables, the first O of which are forecast · H horizon · W window
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from seqlab.recipe import PartSettings
 class Forecaster(nn.Module, ABC):
     Settings: ClassVar[type[PartSettings]]
     needs: ClassVar[tuple[str, ...]] = ("inputs", "outputs", "horizon")
-    """What it has to be told of the series, by name, to be built (`Task.sizes`)."""
+    """Names of the sizes required to build it (`Task.sizes`)."""
     every_step: ClassVar[bool] = False
     """Whether it can forecast after every step of a window, not only after the last."""
     needs_past: bool = False
-    """Whether what it forecasts must be among what it reads."""
+    """Whether the forecast variables must be among the inputs."""
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
-        """inputs (B, T, C) → what follows the last real step (B, 1, H, O), or `every` step (B, T, H, O)."""
+        """inputs (B, T, C) → forecasts after the last real step (B, 1, H, O), or after `every` step (B, T, H, O)."""
 
 
 class SeriesDense(Forecaster):
-    """y = W [x_1; …; x_W] + b, or a net with hidden layers in between. A shorter window has zeros before it."""
+    """y = W [x_1; …; x_W] + b, or a net with hidden layers. Shorter windows are padded with zeros in front."""
 
     class Settings(PartSettings):
         hidden_widths: tuple[int, ...] = ()
-        """The widths of hidden layers; none is a linear map."""
+        """Widths of the hidden layers; without any, the model is linear."""
         activation: Literal["relu", "tanh"] = "relu"
         dropout: float = Field(default=0.0, ge=0, lt=1)
 
@@ -62,7 +62,7 @@ class SeriesDense(Forecaster):
 
 
 class SeriesLinear(Forecaster):
-    """y = x_W + A (x − x_W) + b for each variable, with one A (H × W) for all of them: the level does not matter.
+    """y = x_W + A (x − x_W) + b for each variable, with one A (H × W) for all: a change of level shifts the forecast.
 
     Zeng et al. 2022 (NLinear), https://arxiv.org/abs/2205.13504
     """
@@ -76,7 +76,7 @@ class SeriesLinear(Forecaster):
         super().__init__()
         self.window, self.outputs = window, outputs
         self.output = dense(window, horizon)
-        nn.init.zeros_(self.output.weight)  # at first, the naive forecast
+        nn.init.zeros_(self.output.weight)  # starts as the naive forecast
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         x = inputs[..., : self.outputs]
@@ -86,7 +86,7 @@ class SeriesLinear(Forecaster):
 
 
 class SeriesRecurrent(Forecaster):
-    """h_t in `depth` layers over x_t; y_t = W h_t + b, or y_t is what one more layer of cells gives."""
+    """h_t in `depth` layers over x_t; y_t = W h_t + b, or y_t is the output of one more layer of cells."""
 
     every_step = True
 
@@ -94,15 +94,15 @@ class SeriesRecurrent(Forecaster):
         width: int = Field(default=64, gt=0)
         depth: int = Field(default=1, ge=0, le=1000)
         head: Literal["dense", "cell"] = "dense"
-        """A linear map; or a layer of cells with as many units as there are numbers to forecast, on top of `depth`."""
+        """The output layer: a linear map, or one more layer of cells with a unit for each number to forecast."""
         from_last: bool = False
         """Whether to forecast the change from the last value."""
         start: Literal["cell", "glorot"] = "cell"
-        """How the weights of a cell's inputs start: as its own paper has them, or as Glorot & Bengio 2010 do."""
+        """Initialisation of the input weights: the cell's own, or that of Glorot & Bengio 2010."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Between layers, and of the last layer's states."""
+        """Dropout between layers and of the last layer's states."""
         dropout_mask: Mask = "position"
-        """A new mask for each step, or one for a whole window (variational)."""
+        """Whether each step draws its own mask, or one mask serves a whole window (variational)."""
 
         @model_validator(mode="after")
         def _some_layer(self) -> SeriesRecurrent.Settings:
@@ -137,7 +137,7 @@ class SeriesRecurrent(Forecaster):
 
 
 def dense(below: int, width: int) -> nn.Linear:
-    """Weights that start as Glorot & Bengio 2010 have them, biases at zero."""
+    """Return a linear map with the initial weights of Glorot & Bengio 2010 and zero biases."""
     linear = nn.Linear(below, width)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
@@ -145,13 +145,13 @@ def dense(below: int, width: int) -> nn.Linear:
 
 
 def changed(inputs: Tensor, changes: Tensor, mask: Tensor | None) -> Tensor:
-    """What was there (B, T, C), and changes from it after every step, or after the last (B, T or 1, H, O)."""
+    """Add forecast changes, after every step or after the last (B, T or 1, H, O), to the inputs (B, T, C)."""
     past = inputs[..., : changes.shape[-1]]
     return (past if changes.shape[1] == past.shape[1] else last(past, mask)[:, None])[:, :, None] + changes
 
 
 def latest(x: Tensor, mask: Tensor | None, count: int) -> Tensor:
-    """(B, T, C) → (B, count, C): the last `count` real steps, with zeros before them where there are fewer."""
+    """(B, T, C) → (B, count, C): the last `count` real steps, padded with zeros in front if there are fewer."""
     if mask is None and x.shape[1] == count:
         return x
     lengths = torch.full((len(x),), x.shape[1], device=x.device) if mask is None else mask.sum(1)

@@ -34,7 +34,7 @@ class GPT(TokenModel):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
         context: int = Field(default=256, gt=0)
-        """The number of positions: the most tokens it can look at."""
+        """Largest number of tokens that the model can look at."""
         position: AnyPosition = Field(default="learned", validate_default=False)  # type: ignore[assignment]
         output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 
@@ -72,7 +72,7 @@ class GPT(TokenModel):
             return Output(self.norm(x), None)
         after = state.consume()
         positions = after.lengths[:, None] + time
-        x = self._embed(tokens, positions.clamp(max=self.context - 1))  # what is beyond is padding
+        x = self._embed(tokens, positions.clamp(max=self.context - 1))  # positions beyond are padding
         for layer, cache in enumerate(caches(after, positions, mask, list(self.blocks), self.position)):
             x = self.blocks[layer](x, cache)
             keep(after, layer, cache)

@@ -1,4 +1,4 @@
-"""The interface of every model that predicts the next token, and the State it carries.
+"""The interface of all models that predict the next token, and the State they carry.
 
 B rows · T positions · D width · V vocabulary
 """
@@ -20,38 +20,38 @@ from seqlab.recipe import PartSettings
 
 
 class Output(NamedTuple):
-    """States (B, T, D) to compute logits from, and the state after the last position."""
+    """States (B, T, D), from which logits are computed, and the state after the last position."""
 
     states: Tensor
     state: State | None
     undropped: Tensor | None = None
-    """The states before dropout, where there is any: their size means something."""
+    """The states before dropout, if the model has any: regularisers of their size use these."""
 
 
 class LanguageModel(nn.Module, ABC):
-    """p(next token | tokens so far [, source]). Nothing is kept in `self` between calls."""
+    """p(next token | tokens so far [, source]). `self` keeps nothing between calls."""
 
     Settings: ClassVar[type[PartSettings]]
     needs: ClassVar[tuple[str, ...]] = VOCABULARY
-    """What it has to be told of the data, by name, to be built (`Task.sizes`)."""
+    """Names of the sizes required to build it (`Task.sizes`)."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """What it is told besides, where a task gives it."""
+    """Names of optional sizes, which only some tasks have."""
     vocab_size: int
     context: int | None = None
-    """The most positions it can look at; None where there is no limit."""
+    """The most positions it can look at; None if there is no limit."""
     reads_sources: bool = False
-    """Whether what it writes depends on a source."""
+    """Whether its predictions depend on a source."""
     normalised: bool = True
     """Whether its scores are probabilities; scores that do not sum to one have no perplexity."""
 
     @property
     def entries(self) -> int:
-        """Numbers that it counted instead of learning weights."""
+        """The number of table entries, for models that count instead of learning weights."""
         return 0 if any(True for _ in self.parameters()) else sum(table.numel() for table in self.buffers())
 
     @abstractmethod
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
-        """The state before any token; encodes a source if there is one."""
+        """Return the state before any token; encode the source if there is one."""
 
     @abstractmethod
     def forward(
@@ -61,32 +61,32 @@ class LanguageModel(nn.Module, ABC):
         mask: Tensor | None = None,
         source: Mapping[str, Tensor] | None = None,
     ) -> Output:
-        """Read tokens (B, T) after `state`, which is used up. `mask` is True at real tokens, which come first.
+        """Read tokens (B, T) after `state`, which is consumed. `mask` is True at real tokens, which come first.
 
-        Without a state the rows are new, and a state that costs anything to make is not returned; then there may be a
-        source for each row: what `start` is given, without the cost of a state.
+        Without a state, the rows are new, and no state is returned if making one has a cost. Each row may then have its
+        own source, in the form that `start` accepts.
         """
 
     @abstractmethod
     def logits(self, states: Tensor) -> Tensor:
-        """(..., D) → (..., V): apart from `forward`, so that only the positions asked for pay for it."""
+        """(..., D) → (..., V). Separate from `forward`, so that logits are computed only where they are needed."""
 
     def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        """−log p(target) at each position: (N, D), (N,) → (N,). For models with a cheaper way than all logits.
+        """−log p(target) at each position: (N, D), (N,) → (N,). Some models override it to avoid computing all logits.
 
-        With `smoothing` ε it is (1 − ε) (−log p(target)) + ε times the mean of −log p over all tokens.
+        With `smoothing` ε, it is (1 − ε) (−log p(target)) + ε times the mean of −log p over all tokens.
         """
         return F.cross_entropy(self.logits(states), targets, reduction="none", label_smoothing=smoothing)
 
     @final
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token a row: (B,) → logits (B, V) and the state after it."""
+        """Read one token per row: (B,) → logits (B, V) and the state after it."""
         output = self(tokens[:, None], state)
         return self.logits(output.states[:, -1]), output.state
 
 
 class TokenModel(LanguageModel):
-    """A model of embedded tokens, whose states an output layer turns into logits."""
+    """A model with token embeddings, and an output layer that computes logits from its states."""
 
     embedding: Any
     output: Any
@@ -100,11 +100,11 @@ class TokenModel(LanguageModel):
 
 @dataclass
 class State:
-    """What a model knows after some tokens, row by row.
+    """What a model remembers of the tokens it has read, row by row.
 
-    `rows` are tensors (B, ...). One of their other dimensions may be time, with room to spare behind the row's length.
-    `shared` are tensors (S, ...) that belong to sources: row b reads source `owner[b]`, and `select` never copies them.
-    `forward` consumes the state it is given: keep a copy with `select` before that if you need it.
+    `rows` holds tensors (B, ...). One of the other dimensions may be time, with spare room beyond the row's length.
+    `shared` holds tensors (S, ...) of sources: row b reads source `owner[b]`, and `select` never copies them. `forward`
+    consumes the state it is given; to keep a state, copy it with `select` first.
     """
 
     rows: dict[str, Tensor]
@@ -113,7 +113,7 @@ class State:
     owner: Tensor | None = None
     used: bool = False
     pages: dict[str, Pages] = field(default_factory=dict)
-    """Caches that rows share; they belong to one state at a time."""
+    """Caches that rows share. They belong to one state at a time."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -124,19 +124,19 @@ class State:
         return len(next(iter(self.shared.values()))) if self.shared else 0
 
     def consume(self) -> State:
-        """Called by `forward`: a state can be read from once, since its buffers may be written in place."""
+        """Mark the state as used; called by `forward`. States can be used only once, since buffers change in place."""
         self._fresh()
         self.used = True
         return replace(self, rows=dict(self.rows), used=False)
 
     def select(self, rows: Tensor) -> State:
-        """Reorder, repeat or drop rows: a copy of them."""
+        """Return a copy of the given rows: reordered, repeated or dropped."""
         self._fresh()
         pages = {name: one.select(rows.tolist()) for name, one in self.pages.items()}
         return replace(self._selected(rows), pages=pages)
 
     def reorder(self, rows: Tensor) -> State:
-        """What `select` gives, but this state is used up, so that pages need not be copied."""
+        """Like `select`, but consume this state, so that pages need not be copied."""
         after = self.consume()
         if torch.equal(rows, torch.arange(len(self), device=rows.device)):
             return after
@@ -145,13 +145,13 @@ class State:
         return after._selected(rows)
 
     def join(self, other: State) -> State:
-        """The rows of both, which are used up. Buffers of different lengths are padded; sources that no row reads any
-        more are dropped."""
+        """Join the rows of two states and consume both. Buffers of different lengths are padded; sources that no row
+        reads any more are dropped."""
         for one in (self, other):
             one._fresh()
         (shared, owner), (more, their) = self._sources(), other._sources()
         if (owner is None) != (their is None):
-            raise ValueError("states with a source and without one cannot be joined")
+            raise ValueError("cannot join a state with a source and a state without one")
         if owner is not None and their is not None:
             shared = {name: _stack(tensor, more[name]) for name, tensor in shared.items()}
             owner = torch.cat([owner, their + int(owner.max()) + 1])
@@ -164,18 +164,18 @@ class State:
         return after
 
     def compact(self) -> State:
-        """The same rows, without the sources that none of them reads any more."""
+        """Return the same rows without the sources that none of them reads any more."""
         self._fresh()
         shared, owner = self._sources()
         return replace(self, rows=dict(self.rows), shared=shared or None, owner=owner)
 
     def detach(self) -> State:
-        """The same numbers without their history: where truncated BPTT cuts."""
+        """Return the same values detached from the graph: where truncated BPTT cuts."""
         self._fresh()
         return replace(self, rows={name: tensor.detach() for name, tensor in self.rows.items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """As named tensors, for a checkpoint. Streams carry no sources."""
+        """Return named tensors for a checkpoint. The states of streams have no sources."""
         assert self.shared is None
         assert not self.pages
         return {"lengths": self.lengths, **{f"rows.{name}": tensor for name, tensor in self.rows.items()}}
@@ -187,26 +187,26 @@ class State:
 
     def _fresh(self) -> None:
         if self.used:
-            raise RuntimeError("this State was used already; keep a copy with select() before forward()")
+            raise RuntimeError("this State has already been used; keep a copy with select() before forward()")
 
     def _selected(self, rows: Tensor) -> State:
-        """All but the pages."""
+        """Select rows of everything but the pages."""
         chosen = {name: tensor.index_select(0, rows) for name, tensor in self.rows.items()}
         owner = None if self.owner is None else self.owner.index_select(0, rows)
         return replace(self, rows=chosen, lengths=self.lengths.index_select(0, rows), owner=owner)
 
     def _sources(self) -> tuple[dict[str, Tensor], Tensor | None]:
-        """The sources that rows read, and which one each row reads."""
+        """Return the sources that are still read, and the source of each row."""
         if self.shared is None or self.owner is None:
             return {}, None
         read, owner = torch.unique(self.owner, return_inverse=True)
-        different = {id(tensor): tensor for tensor in self.shared.values()}  # what has two names stays one tensor
+        different = {id(tensor): tensor for tensor in self.shared.values()}  # a tensor with two names stays one
         chosen = {key: tensor.index_select(0, read) for key, tensor in different.items()}
         return {name: chosen[id(tensor)] for name, tensor in self.shared.items()}, owner
 
 
 def _stack(a: Tensor, b: Tensor) -> Tensor:
-    """Concatenate rows; where a dimension of one is shorter, it is filled with zeros."""
+    """Concatenate rows; pad shorter dimensions with zeros."""
     sizes = [max(pair) for pair in zip(a.shape[1:], b.shape[1:], strict=True)]
     return torch.cat([_filled(a, sizes), _filled(b, sizes)])
 
@@ -217,7 +217,7 @@ def _filled(tensor: Tensor, sizes: list[int]) -> Tensor:
 
 
 def real_lengths(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """How many real tokens each row has: (B,)."""
+    """Return the number of real tokens in each row: (B,)."""
     if mask is None:
         return torch.full((len(tokens),), tokens.shape[1], dtype=torch.long, device=tokens.device)
     return mask.sum(1)

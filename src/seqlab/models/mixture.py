@@ -1,6 +1,6 @@
-"""A mixture of language models: each predicts, and the predictions are averaged.
+"""A mixture of language models, which averages their predictions.
 
-B rows · T positions · D the widths of all parts · V vocabulary
+B rows · T positions · D total width of all parts · V vocabulary
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from seqlab.recipe import Kind, PartSettings
 class Mixture(LanguageModel):
     """p(w | h) = Σ_i λ_i p_i(w | h), with Σ_i λ_i = 1
 
-    A neural model beside an n-gram (Mikolov et al. 2011), or an ensemble. The parts have been trained before, each on
-    its own, and stay as they are: mixed on the text that the n-gram was counted on, all the weight would go to it.
+    A neural model with an n-gram model (Mikolov et al. 2011), or an ensemble. The parts are trained separately before
+    and stay fixed. Fit λ on other text than an n-gram model was counted on; otherwise it gets all the weight.
     """
 
     class Settings(PartSettings):
         parts: Annotated[list[SerializeAsAny[PartSettings]], Kind("model")] = Field(min_length=1)
-        """The models whose predictions are averaged."""
+        """Models whose predictions are averaged."""
 
     weights: Tensor
 
@@ -54,7 +54,7 @@ class Mixture(LanguageModel):
         return sum(part.entries for part in self.parts)
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
-        if source is not None:  # all parts look at equally many positions, so that their attention can be averaged
+        if source is not None:  # all parts see the same number of positions, so that their attention can be averaged
             source = padded(source, room_for(source["mask"].shape[1]))
         return _together([part.start(source, rows) for part in self.parts])
 
@@ -77,11 +77,11 @@ class Mixture(LanguageModel):
         return self._mixed([_log_probabilities(part.logits(own)) for part, own in parts])
 
     def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        assert not smoothing  # nothing here learns by gradients
+        assert not smoothing  # nothing here is trained by gradients
         return -self._mixed([-losses for losses in self.losses_apart(states, targets)])
 
     def losses_apart(self, states: Tensor, targets: Tensor) -> list[Tensor]:
-        """−log p_i(target) of each part."""
+        """Return −log p_i(target) for each part."""
         return [part.losses(own, targets) for part, own in zip(self.parts, self._own(states), strict=True)]
 
     def _mixed(self, log_probabilities: list[Tensor]) -> Tensor:
@@ -89,7 +89,7 @@ class Mixture(LanguageModel):
         return torch.stack(terms).logsumexp(0)
 
     def _own(self, states: Tensor) -> list[Tensor]:
-        """Each part's states, as it made them."""
+        """Split states into those of each part, in their original types."""
         widths, kinds = [width for width, _ in self.layout], [kind for _, kind in self.layout]
         pieces = torch.split(states, widths, -1)
         return [
@@ -99,19 +99,19 @@ class Mixture(LanguageModel):
 
     @torch.no_grad()
     def _layout(self) -> list[tuple[int, torch.dtype]]:
-        """The width and the kind of each part's states."""
+        """Return the width and the type of each part's states."""
         token = torch.zeros(1, 1, dtype=torch.long)
         seen = [part.eval()(token).states for part in self.parts]
         return [(states.shape[-1], states.dtype) for states in seen]
 
 
 def _log_probabilities(logits: Tensor) -> Tensor:
-    """log softmax; but a row of only −∞, which it would make NaN, stays as it is: the other parts decide."""
+    """log softmax, except that rows of only −∞ stay unchanged instead of becoming NaN: the other parts decide."""
     return torch.where(logits.isneginf().all(-1, keepdim=True), logits, logits.log_softmax(-1))
 
 
 def _as_integers(states: Tensor) -> Tensor:
-    """The bits of floats as integers: beside the ids that n-grams carry, no float could hold both exactly."""
+    """Return the bits of floats as integers, so that one tensor holds them and the ids of n-gram states exactly."""
     return states if states.dtype == torch.long else states.float().view(torch.int32).long()
 
 
@@ -136,15 +136,15 @@ def _apart(state: State, parts: int) -> list[State]:
 
 
 def fit_weights(log_probabilities: Tensor, near: float = 1e-6, rounds: int = 5000) -> Tensor:
-    """The λ that make held-out tokens most probable, by expectation maximisation: (parts, N) → (parts,).
+    """Fit λ to maximise the probability of held-out tokens, by expectation maximisation: (parts, N) → (parts,).
 
-    λ_i ← λ_i g_i, g_i = mean over the tokens of p_i / Σ_j λ_j p_j, until no λ would grow by more than `near`, its
-    relative change: the best λ are better by at most log max_i g_i nats a token (Cover 1984). Tokens that no part
-    gives any probability say nothing about λ, and are left out; of the others there must be one.
+    λ_i ← λ_i g_i, g_i = mean over the tokens of p_i / Σ_j λ_j p_j, until no λ would grow by more than the relative
+    change `near`: the optimum is better by at most log max_i g_i nats per token (Cover 1984). Tokens to which no part
+    gives any probability say nothing about λ and are ignored; at least one other token is needed.
     """
     scores = log_probabilities.cpu().double()  # MPS has no float64
     highest = scores.amax(0)
-    probabilities = (scores - highest)[:, ~highest.isneginf()].exp()  # of a token, up to a factor that cancels out
+    probabilities = (scores - highest)[:, ~highest.isneginf()].exp()  # per token, up to a factor that cancels out
     weights = torch.full((len(scores),), 1 / len(scores), dtype=scores.dtype)
     for _ in range(rounds):
         growth = (probabilities / (weights @ probabilities)).mean(1)

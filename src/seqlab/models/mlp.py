@@ -21,7 +21,7 @@ from seqlab.nn.recording import note
 from seqlab.recipe import PartSettings
 
 NOTHING = -1
-"""Instead of a token: the text does not reach back so far."""
+"""Stands for a token before the beginning of the text."""
 
 
 class MLP(TokenModel):
@@ -32,13 +32,13 @@ class MLP(TokenModel):
 
     class Settings(PartSettings):
         window: int = Field(default=8, gt=0)
-        """How many tokens it looks at."""
+        """Number of tokens that it looks at."""
         input: Literal["embedded", "one-hot"] = "embedded"
-        """Whether tokens are looked up in a table or are one-hot vectors."""
+        """Whether tokens are embedded or one-hot vectors."""
         width: int = Field(default=64, gt=0)
-        """Of an embedding."""
+        """Width of a token embedding."""
         hidden_width: int = Field(default=512, gt=0)
-        """Units of the hidden layer."""
+        """Width of the hidden layer."""
         activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
         dropout: float = Field(default=0.0, ge=0, lt=1)
         output: OutputSettings = Field(default={"kind": "softmax", "tied": False}, validate_default=False)  # type: ignore[assignment]
@@ -83,7 +83,7 @@ class MLP(TokenModel):
         return Output(self.dropout(h), after)
 
     def _embed(self, windows: Tensor) -> Tensor:
-        """(B, T, N) → (B, T, N · D); nothing is a vector of zeros. One-hot inputs stay ids."""
+        """(B, T, N) → (B, T, N · D), with zeros before the text. One-hot inputs stay ids."""
         if self.embedding is None:
             return windows
         x = self.embedding(windows.clamp(min=0)) * (windows != NOTHING)[..., None]

@@ -1,4 +1,4 @@
-"""The n-gram model: the next token given the last n − 1, from counts.
+"""The n-gram model: predicts the next token from the last n − 1, by counting.
 
 B rows · T positions · V vocabulary · K = order − 1 contexts, one of each length
 """
@@ -28,80 +28,80 @@ from seqlab.models.ngram_smoothing import Smoothing
 from seqlab.models.ngram_tables import NGramTables, make_tables
 from seqlab.recipe import PartSettings
 
-UNSEEN = -1  # instead of a context's id: it was never seen
-NOTHING = -2  # the document does not reach back so far
+UNSEEN = -1  # stands for the id of a context that was never seen
+NOTHING = -2  # stands for a context that would reach beyond the beginning of the document
 
 IN_MEMORY = 45
-"""Bytes that counting in memory takes for each token and order, at most: measured from order 2 to 7."""
+"""The most bytes that counting in memory takes per token and order: measured for orders 2 to 7."""
 ON_DISK = 110
-"""Bytes that counting on disk takes for each row of a piece."""
+"""Bytes that counting on disk takes per row of a piece."""
 READ = 1 << 16
-"""Tokens of a text that are looked up at once."""
+"""Tokens of a text that are looked up at a time."""
 ENTRY = 16
-"""Bytes of an n-gram in the tables: its key, log p and log-backoff."""
+"""Bytes per n-gram in the tables: key, log p and log-backoff."""
 
 
 class NGramSettings(PartSettings):
     order: int = Field(default=5, ge=1)
-    """Tokens in the longest n-gram: the next one and the order − 1 before it."""
+    """Length of the longest n-gram: the next token and the order − 1 tokens before it."""
     smoothing: Literal["counts", "add-k", "stupid-backoff", "kneser-ney", "modified-kneser-ney"] = "modified-kneser-ney"
-    """How probability is kept for what was never seen."""
+    """How to reserve probability for unseen n-grams."""
     k: float = Field(default=1.0, gt=0)
-    """What add-k adds to each count."""
+    """Number that add-k adds to each count."""
     backoff: float = Field(default=0.4, gt=0, le=1)
-    """What stupid backoff multiplies with for each token that it forgets."""
+    """Factor of stupid backoff for each context token dropped."""
     prune: tuple[int, ...] = ()
-    """n-grams of order 1, 2, … that are seen at most so often are left out; the last number is for all higher orders.
-    [0, 0, 1] leaves out all n-grams of order 3 or more that are seen once."""
+    """Largest count at which n-grams of order 1, 2, … are dropped; the last number holds for all higher orders.
+    [0, 0, 1] drops all n-grams of order 3 or more that are seen once."""
     memory: ByteSize = Field(default=ByteSize(2_000_000_000), ge=1000)
-    """What counting may take, such as 2GB: a text that needs more is counted on disk. Tables must fit into it."""
+    """Memory for counting, such as 2GB; a text that needs more is counted on disk. The tables must fit into it."""
 
     @model_validator(mode="after")
     def _prunable(self) -> Self:
         if self.prune[:1] not in ((), (0,)) or sorted(self.prune) != list(self.prune):
-            raise ValueError("'prune' should begin with 0 (words are kept) and not fall, such as [0, 0, 1]")
+            raise ValueError("'prune' should begin with 0 (words are kept) and not decrease, such as [0, 0, 1]")
         if any(self.prune) and self.smoothing == "counts":
-            raise ValueError("'prune' needs a smoothing that gives something to what is left out, not counts")
+            raise ValueError("'prune' needs a smoothing that reserves probability for what is dropped, not counts")
         return self
 
     @property
     def thresholds(self) -> list[int]:
-        """One for each order."""
+        """One threshold per order."""
         return [self.prune[min(order, len(self.prune) - 1)] if self.prune else 0 for order in range(self.order)]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the tables of one order are, and how sparse."""
+    """The size and sparsity of the tables of one order."""
 
     order: int
     ngrams: int
-    """Different n-grams in the tables; for order 1, words that the text had."""
+    """Number of different n-grams in the tables; for order 1, of words in the text."""
     possible: int
     """Vⁿ"""
     in_text: int | None
-    """Different n-grams in the text that was counted, before pruning; None where that is not known."""
+    """Number of different n-grams in the counted text, before pruning; None if unknown."""
     once: int | None
-    """How many of them it has only once."""
+    """Number of n-grams that occur only once in it; None if unknown."""
     bytes: int
     hits: float | None = None
-    """The share of the n-grams of another text that are in the tables; None where it has none of that length."""
+    """Share of another text's n-grams that are in the tables; None if it has none of this length."""
 
 
 class NGram(LanguageModel):
-    """score(w | h) = log p(w | h) where hw was seen, else log-backoff(h) + score(w | h less its first token)
+    """score(w | h) = log p(w | h) if hw was seen, else log-backoff(h) + score(w | h without its first token)
 
-    It has no weights: `fit` counts a text and fills the tables (`ngram_smoothing`); before, it is uniform.
-    What it carries from token to token are the ids of the contexts of length 1 … K that end there: reading a
-    token is a search for each length, and scoring one is another. Each table ends in an entry that is no
-    n-gram's, where a search in vain may end; those of backoffs end in two, which NOTHING and UNSEEN index.
+    It has no weights: `fit` counts a text and fills the tables (`ngram_smoothing`); before that, it is uniform.
+    Its state holds the ids of the contexts of length 1 … K that end at a token: reading a token takes one search
+    per length, and scoring one takes another. Each table ends in a dummy entry, where failed searches may end;
+    backoff tables end in two, which NOTHING and UNSEEN index.
     """
 
     Settings = NGramSettings
     seen: Tensor
-    """Which words the text had."""
+    """Which words occur in the text."""
     census: Tensor
-    """(order, 2): how many n-grams the text has, and how many of them once; −1 where that is not known."""
+    """(order, 2): number of n-grams in the text, and of those that occur only once; −1 if unknown."""
 
     def __init__(self, settings: NGramSettings, vocab_size: int) -> None:
         super().__init__()
@@ -118,9 +118,9 @@ class NGram(LanguageModel):
         )
 
     def fit(self, tokens: NDArray[np.integer[Any]], folder: Path | None = None) -> None:
-        """Learn from one long text of documents that each end in `<end>`; the last may be cut.
+        """Count one long text of documents that each end in `<end>`; the last one may be cut off.
 
-        Where the text is too large for memory, files are written into `folder`, which is removed afterwards.
+        If the text is too large for memory, write files into `folder`, which is removed afterwards.
         """
         text, memory = Text(tokens, self.vocab_size), int(self.settings.memory)
         if len(text) * self.order * IN_MEMORY <= memory:
@@ -132,7 +132,7 @@ class NGram(LanguageModel):
                 self.set_tables(self._counted(text, scratch))
         except OSError as error:
             what = f"cannot count on disk ({error.strerror or error})"
-            hint = "make room there (about 15 times the text), or set model.memory higher"
+            hint = "free disk space (about 15 times the text), or raise model.memory"
             raise DataError(what, where=str(folder), hint=hint) from None
 
     def _counted(self, text: Text, scratch: Scratch) -> NGramTables:
@@ -144,7 +144,7 @@ class NGram(LanguageModel):
                 order, limit = len(levels) - 1, self.settings.memory
                 raise DataError(
                     f"tables up to order {order} take {needed:,} bytes, more than 'model.memory' {limit:,}",
-                    hint="prune rare n-grams with model.prune=[0,0,1], or set model.memory higher",
+                    hint="prune rare n-grams with model.prune=[0,0,1], or raise model.memory",
                 )
         return make_tables(levels, self._smoothing(), scratch)
 
@@ -162,7 +162,7 @@ class NGram(LanguageModel):
                 return smoothing.kneser_ney(smoothing.three_discounts)
 
     def set_tables(self, tables: NGramTables) -> None:
-        """Use tables, made here or elsewhere."""
+        """Use the given tables, made here or elsewhere."""
         place = next((buffer.device for buffer in self.buffers()), None)
 
         def keep(name: str, values: NDArray[Any], *more: float) -> None:
@@ -184,7 +184,7 @@ class NGram(LanguageModel):
 
     def start(self, source: Mapping[str, Tensor] | None = None, rows: int = 1) -> State:
         no_source(self, source)
-        # A column even for order 1, whose states say nothing: an empty one cannot be reshaped.
+        # One column even for order 1, whose states are unused: an empty tensor could not be reshaped.
         contexts = torch.full((rows, max(self.order - 1, 1)), NOTHING, device=self.seen.device)
         return State({"contexts": contexts}, torch.zeros(rows, dtype=torch.long, device=self.seen.device))
 
@@ -196,12 +196,12 @@ class NGram(LanguageModel):
         source: Mapping[str, Tensor] | None = None,
     ) -> Output:
         no_source(self, source)
-        """States (B, T, K): at each position the ids of the contexts that end there, by length."""
+        """States (B, T, K): at each position, the ids of the contexts that end there, by length."""
         state = (self.start(rows=len(tokens)) if state is None else state).consume()
         before = state.rows["contexts"]
         columns = [tokens.long()]
         for order in range(2, self.order):
-            # The n-gram that ends here is the shorter one that ended one position before, and this token.
+            # The n-gram that ends here is the shorter one that ends one position before, plus this token.
             prefix = torch.cat([before[:, order - 2, None], columns[-1]], dim=1)[:, :-1]
             place, found = self._find(order, prefix, tokens)
             column = torch.where(found, place, prefix.clamp(max=UNSEEN))
@@ -214,7 +214,7 @@ class NGram(LanguageModel):
         return Output(states, state)
 
     def losses(self, states: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        assert not smoothing  # nothing here learns by gradients
+        assert not smoothing  # nothing here is trained by gradients
         score: Tensor = self.table("log_probability", 1)[targets]
         for order in range(2, self.order + 1):
             context = states[..., order - 2]
@@ -224,7 +224,7 @@ class NGram(LanguageModel):
         return -score
 
     def logits(self, states: Tensor) -> Tensor:
-        """log p of every token: the shortest context's, then each longer one's children written over them."""
+        """log p of every token: start with the shortest context, then overwrite with the children of longer ones."""
         contexts = states.reshape(-1, states.shape[-1])
         scores = self.table("log_probability", 1)[:-1].expand(len(contexts), -1).clone()
         for order in range(2, self.order + 1):
@@ -236,21 +236,21 @@ class NGram(LanguageModel):
         return scores.reshape(*states.shape[:-1], self.vocab_size)
 
     def _lower(self, order: int, context: Tensor, score: Tensor) -> Tensor:
-        """The score of an n-gram that was not seen, from the score that the shorter context gave."""
+        """Return the score of an unseen n-gram, given its score in the shorter context."""
         if self.settings.smoothing == "add-k":
-            # It leaves what is over to all words alike, not to the lower order.
+            # It shares the rest equally among all words, not by the lower order.
             score = torch.where(context == NOTHING, score, -math.log(self.vocab_size))
         return score + self.table("log_backoff", order - 1)[context]
 
     def _find(self, order: int, prefix: Tensor, word: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the n-gram of a context's id and a word is in its table, and whether it is there."""
+        """Find the n-gram of a context's id and a word: its place in the table, and whether it exists."""
         keys = self.table("keys", order)
-        key = prefix * self.vocab_size + word  # negative, and so not there, for UNSEEN and NOTHING
+        key = prefix * self.vocab_size + word  # negative, and so never found, for UNSEEN and NOTHING
         place = torch.searchsorted(keys, key.contiguous())
         return place, keys[place] == key
 
     def _children(self, order: int, context: Tensor) -> tuple[Tensor, Tensor]:
-        """All n-grams that continue the contexts (B,): the row and the n-gram's id of each."""
+        """Return all n-grams that continue the contexts (B,): the row and the id of each."""
         keys = self.table("keys", order)
         key = context * self.vocab_size
         first, stop = torch.searchsorted(keys, torch.stack([key, key + self.vocab_size]))
@@ -260,13 +260,13 @@ class NGram(LanguageModel):
         return row, first[row] + within
 
     def table(self, kind: str, order: int) -> Tensor:
-        """`keys`, `log_probability` or `log_backoff` of an order, with what is no n-gram's at the end."""
+        """Return `keys`, `log_probability` or `log_backoff` of an order, with the dummy entries at the end."""
         table: Tensor = getattr(self, f"{kind}_{order}")
         return table
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        """Tables have any size, but for those of the vocabulary. On the CPU they are not copied: those of a checkpoint
-        are mapped, so that only what is asked for comes into memory."""
+        """Load tables of any size, except those whose size is the vocabulary's. On the CPU they are not copied: the
+        checkpoint's tables are memory-mapped, so that only what is used is read."""
         for name, buffer in list(self.named_buffers(recurse=False)):
             saved = state_dict.get(prefix + name)
             any_size = name not in ("seen", "census") and not name.endswith("_1")
@@ -278,7 +278,7 @@ class NGram(LanguageModel):
 
     @torch.no_grad()
     def sizes(self, tokens: NDArray[np.integer[Any]] | None = None) -> list[Size]:
-        """How large and how sparse each order is, and how much of another text it has."""
+        """Return the size and sparsity of each order, and its share of another text's n-grams."""
         hits = [None] * self.order if tokens is None else self._hits(Text(tokens, self.vocab_size))
         sizes = []
         for order, (in_text, once) in enumerate(self.census.tolist(), start=1):

@@ -1,16 +1,16 @@
-"""From a text to its sorted n-grams, in memory or on disk.
+"""Counts the n-grams of a text and sorts them, in memory or on disk.
 
-A k-gram's id is its place among the sorted keys
+A k-gram's id is its index among the sorted keys
 
     key(w₁ … w_k) = id(w₁ … w_{k−1}) · V + w_k,        id(w) = w,        id() = 0
 
-so that the k-grams which continue one (k−1)-gram, its children, stand side by side, and a key fits into 64 bits
-whatever the order. `<end>` (id 0) closes every document and is also what its first token follows: it stands first in an
-n-gram (ARPA's `<s>`) or last (`</s>`), never inside.
+so that the k-grams that continue the same (k−1)-gram, its children, are adjacent, and a key fits into 64 bits whatever
+the order. `<end>` (id 0) closes every document and also precedes its first token: it is the first token of an n-gram
+(ARPA's `<s>`) or the last (`</s>`), never in between.
 
 Each order is counted from the ids of the order below at each position of the text. A text that does not fit into memory
-is sorted by distribution: its positions are sent to ranges of contexts that do fit, sorted there, and their new ids
-brought back. Unlike merging sorted runs, that takes one pass however many ranges there are, and gives ids as it goes.
+is sorted by distribution: its positions are sent to ranges of contexts that do fit, sorted there, and their new ids are
+returned. Unlike merging sorted runs, this takes one pass for any number of ranges, and assigns ids on the way.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Level:
     """The id of each k-gram without its first token."""
     count: ScratchColumn
     begins: int = 0
-    """So many, the first ones, begin a document: they begin with `<end>` and go on."""
+    """Number of k-grams that begin a document: they come first, and start with `<end>`."""
     least: int = 0
-    """Those with a smaller count are pruned."""
+    """k-grams with a smaller count are pruned."""
     kept: int = 0
-    """How many are not pruned,"""
+    """Number of k-grams that are not pruned."""
     seen: int = 0
-    """how many are in the text,"""
+    """Number of k-grams in the text."""
     once: int = 0
-    """and how many are there only once."""
+    """Number of k-grams that occur only once."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -58,11 +58,11 @@ class Level:
 
 
 class Text:
-    """The tokens of a text after an `<end>`, in pieces: position 0 is that `<end>`."""
+    """The tokens of a text, read in pieces. Position 0 is an `<end>` put before them."""
 
     def __init__(self, tokens: NDArray[np.integer[Any]], vocab_size: int) -> None:
         if tokens.ndim != 1 or len(tokens) == 0:
-            raise DataError(f"n-grams are counted in one row of tokens, not in {tokens.shape}", hint="give it a text")
+            raise DataError(f"n-grams need one row of tokens, not an array of shape {tokens.shape}", hint="give a text")
         self.tokens, self.vocab_size = tokens, vocab_size
 
     def __len__(self) -> int:
@@ -75,30 +75,30 @@ class Text:
         return words
 
     def _forget(self) -> None:
-        """Pages of a mapped file that were read stay in memory unless told otherwise."""
+        """Release the pages of a mapped file that were read; otherwise they stay in memory."""
         pages = self.tokens.base
         if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and not self.tokens.flags.writeable:
             pages.madvise(mmap.MADV_DONTNEED)
 
 
 def count_ngrams(text: Text, thresholds: list[int], scratch: Scratch) -> Iterator[Level]:
-    """All n-grams of orders 0, 1, … of documents that each end in `<end>`; the last may be cut.
+    """Yield the n-grams of orders 0, 1, … of documents that each end in `<end>`; the last one may be cut off.
 
-    There is a threshold for each order from 1 on: n-grams that are not seen more often will be pruned.
+    `thresholds` holds one number per order, from 1 on: n-grams that do not occur more often will be pruned.
     """
     yield _nothing(scratch)
     level = _words(text, scratch)
     yield level
-    ids: Text | ScratchColumn = text  # at each position: the id of the k-gram that ends there; −1 where there is none
+    ids: Text | ScratchColumn = text  # the id of the k-gram that ends at each position, or −1
     for order, threshold in enumerate(thresholds[1:], start=2):
         if len(level) * text.vocab_size > LARGEST:
-            what = f"{len(level):,} n-grams of order {order - 1} and {text.vocab_size:,} tokens are too many together"
+            what = f"{len(level):,} n-grams of order {order - 1} times {text.vocab_size:,} tokens exceed 64-bit keys"
             raise DataError(what, hint="choose a smaller vocabulary or a lower model.order")
         positions = _Positions(text, ids, scratch, order)
         ranges = Ranges(scratch, _bounds(level.count, scratch), columns=2)
         for context, key, suffix in positions.ngrams():
             ranges.send(context, key, suffix)
-        opening = 1 if order == 2 else level.begins  # contexts that begin a document: `<end>`, and what begins with it
+        opening = 1 if order == 2 else level.begins  # contexts that begin a document: those that start with `<end>`
         level = _sorted(ranges, threshold, opening * text.vocab_size, scratch)
         ids = positions.named(ranges) if order < len(thresholds) else ids
         ranges.drop()
@@ -107,7 +107,7 @@ def count_ngrams(text: Text, thresholds: list[int], scratch: Scratch) -> Iterato
 
 @dataclass
 class _Positions:
-    """The k-grams that end at each position of a text, given what the (k−1)-grams there are called."""
+    """The k-grams that end at each position of a text, given the ids of the (k−1)-grams there."""
 
     text: Text
     ids: Text | ScratchColumn
@@ -115,7 +115,7 @@ class _Positions:
     order: int
 
     def ngrams(self) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """(context, key, suffix) of each, from the beginning of the text to its end."""
+        """Yield (context, key, suffix) of each, from the beginning of the text to its end."""
         for start, context, there in self._contexts():
             stop = start + len(context)
             context = context[there]
@@ -126,7 +126,7 @@ class _Positions:
             )
 
     def named(self, ranges: Ranges) -> ScratchColumn:
-        """The ids of the k-grams, which the ranges have found out."""
+        """Return the ids of the k-grams, which the ranges have determined."""
         named = self.scratch.column()
         named.append(np.array([-1]))
         for _, context, there in self._contexts():
@@ -138,7 +138,7 @@ class _Positions:
         return named
 
     def _contexts(self) -> Iterator[tuple[int, Integers, NDArray[np.bool_]]]:
-        """(first position, the contexts of this and the following ones, which of them have one)"""
+        """Yield (first position, contexts of this and the following positions, mask of those that have one)."""
         for start, stop in self.scratch.pieces(len(self.text), start=1):
             context = self.ids.read(start - 1, stop - 1)
             there = context >= 0
@@ -148,7 +148,7 @@ class _Positions:
 
 
 def _nothing(scratch: Scratch) -> Level:
-    """The empty n-gram, which every word continues."""
+    """Return the level of the empty n-gram, which every word continues."""
     level = Level(scratch.column(), scratch.column(), scratch.column(), kept=1, seen=1)
     for column in (level.key, level.suffix, level.count):
         column.append(np.zeros(1, dtype=np.int64))
@@ -162,7 +162,7 @@ def _words(text: Text, scratch: Scratch) -> Level:
         outside = np.flatnonzero((words < 0) | (words >= text.vocab_size))
         if len(outside):
             what = f"token {start + outside[0] - 1} is {words[outside[0]]}, outside a vocabulary of {text.vocab_size}"
-            raise DataError(what, hint="encode it anew")
+            raise DataError(what, hint="encode the text again")
         count += np.bincount(words, minlength=text.vocab_size)
     level = Level(scratch.column(), scratch.column(), scratch.column(), kept=text.vocab_size)
     level.key.append(np.arange(text.vocab_size))
@@ -172,7 +172,7 @@ def _words(text: Text, scratch: Scratch) -> Level:
 
 
 def _bounds(count: ScratchColumn, scratch: Scratch) -> Integers:
-    """Bounds of ranges of contexts: without its last context, a range takes up to half of the memory."""
+    """Return bounds of ranges of contexts. Without its last context, a range takes up to half of the memory."""
     bounds, before, half = [np.zeros(1, dtype=np.int64)], 0, max(scratch.rows // 2, 1)
     for start, stop in scratch.pieces(len(count)):
         running = before + np.cumsum(count.read(start, stop))
@@ -182,9 +182,9 @@ def _bounds(count: ScratchColumn, scratch: Scratch) -> Integers:
 
 
 def _sorted(ranges: Ranges, threshold: int, first_within: int, scratch: Scratch) -> Level:
-    """The different n-grams of the ranges; these get to know the id of each of their rows.
+    """Return the different n-grams of the ranges, and tell the ranges the id of each of their rows.
 
-    Keys below `first_within` are those that begin a document.
+    Keys below `first_within` begin a document.
     """
     level = Level(scratch.column(), scratch.column(), scratch.column(), least=threshold + 1)
     begins = kept = once = 0
@@ -202,7 +202,7 @@ def _sorted(ranges: Ranges, threshold: int, first_within: int, scratch: Scratch)
 
 @dataclass(frozen=True)
 class _Groups:
-    """Different keys in order, what belongs to each, and which of them each row has."""
+    """Sorted unique keys with their columns, and the index of each row's key."""
 
     key: Integers
     suffix: Integers
@@ -211,12 +211,12 @@ class _Groups:
 
 
 def _groups(ranges: Ranges, place: int, before: int) -> _Groups:
-    """The n-grams of a range; its rows are answered with their ids, `before` n-grams having gone before."""
+    """Return the n-grams of a range and answer its rows with their ids; `before` n-grams precede the range."""
     if ranges.size(place) <= ranges.scratch.rows:
         groups = _grouped(*next(ranges.rows(place), np.zeros((2, 0), dtype=np.int64)))
         ranges.answer(place, before + groups.member)
         return groups
-    # Its last context alone is too frequent for memory. It has no more children than there are words.
+    # The last context alone has too many rows for memory, but no more children than there are words.
     nothing = np.zeros(0, dtype=np.int64)
     parts = [replace(_grouped(key, suffix), member=nothing) for key, suffix in ranges.rows(place)]
     key, suffix, count = (
@@ -229,7 +229,7 @@ def _groups(ranges: Ranges, place: int, before: int) -> _Groups:
 
 
 def _grouped(key: Integers, suffix: Integers) -> _Groups:
-    """As `np.unique`, which sorts stably and so takes more than twice as long; here equal keys are equal rows."""
+    """Like `np.unique`, whose stable sort takes more than twice as long; here, rows with equal keys are equal."""
     order = np.argsort(key)
     key = key[order]
     new = np.append(True, key[1:] != key[:-1])[: len(key)]

@@ -1,8 +1,8 @@
-"""From counts of n-grams to probabilities: ways to give to what was not seen.
+"""Smoothing: from n-gram counts to probabilities that leave something for unseen n-grams.
 
-In the formulas h is a context, h' the same without its first token, c a count and V the size of the vocabulary. What is
-pruned is not in the tables, and its share is given to all that back off; n-grams are pruned by their count in the text,
-as kenlm's lmplz does it: all of them count for discounts and for a, and only then are the rare ones left out.
+In the formulas, h is a context, h' the same without its first token, c a count and V the size of the vocabulary. Pruned
+n-grams are not in the tables, and their share goes to everything that backs off. As in kenlm's lmplz, pruning goes by
+the count in the text: all n-grams count towards the discounts and a, and only then are the rare ones dropped.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Children:
-    """The n-grams that continue contexts which stand side by side."""
+    """The n-grams that continue a range of adjacent contexts."""
 
     contexts: int
     prefix: Integers
-    """The context of each n-gram: 0 for the first of them."""
+    """The context of each n-gram, counted from 0."""
     count: Integers
-    """How often it was seen; or what its smoothing takes instead."""
+    """How often each n-gram was seen, or the number that the smoothing uses instead."""
     kept: Flags
-    """Which n-grams are not pruned: probabilities are asked for these alone."""
+    """Which n-grams are not pruned; only these need probabilities."""
     lower: Floats
-    """p(w | h') of each that is kept."""
+    """p(w | h') of each n-gram that is kept."""
     vocab_size: int
 
     def per_context(self, values: Integers | Floats) -> Floats:
-        """Values of n-grams summed for each context."""
+        """Sum values of n-grams per context."""
         return np.bincount(self.prefix, values, self.contexts).astype(np.float64, copy=False)
 
     def of_kept(self, values: Floats) -> Floats:
-        """Values of contexts, given to each n-gram that is kept."""
+        """Look up the value of the context of each n-gram that is kept."""
         return values[self.prefix[self.kept]]
 
 
@@ -53,11 +53,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How n-grams of an order become probabilities, given all their counts: how many there are of 0, 1, … 5 or more."""
+    """How n-grams of one order become probabilities, given the number of n-grams with count 0, 1, …, and 5 or more."""
 
     estimate: Callable[[Children, Integers], Estimate]
     company: bool = False
-    """Whether n-grams below the highest order count for the company that they have kept: Kneser-Ney's a."""
+    """Whether n-grams below the highest order are counted by the different tokens before them: Kneser-Ney's a."""
     unseen: float = 1.0
     """The backoff of a context that was never seen."""
 
@@ -66,7 +66,7 @@ class Smoothing:
 
 
 def relative_frequencies() -> Smoothing:
-    """p(w | h) = c(hw) / c(h): 0 for what was not seen; after an unseen context undefined, here 0 too."""
+    """p(w | h) = c(hw) / c(h): 0 for unseen n-grams; undefined after an unseen context, 0 here."""
 
     def estimate(children: Children, _: Integers) -> Estimate:
         return Estimate(_frequencies(children), np.zeros(children.contexts))
@@ -77,8 +77,8 @@ def relative_frequencies() -> Smoothing:
 def add_k(k: float) -> Smoothing:
     """p(w | h) = (c(hw) + k) / (c(h) + kV)
 
-    which gives every word the share kV / (c(h) + kV) of the uniform distribution: that is the backoff here.
-    What is pruned is added to that share.
+    which gives the uniform distribution the share kV / (c(h) + kV): this is the backoff here. The share of pruned
+    n-grams is added to it.
     """
 
     def estimate(children: Children, _: Integers) -> Estimate:
@@ -96,7 +96,7 @@ def add_k(k: float) -> Smoothing:
 
 
 def stupid_backoff(backoff: float) -> Smoothing:
-    """S(w | h) = c(hw) / c(h) where hw is kept, else backoff · S(w | h'): scores, which do not sum to one.
+    """S(w | h) = c(hw) / c(h) where hw is kept, else backoff · S(w | h'): scores that do not sum to one.
 
     Brants et al. 2007, https://aclanthology.org/D07-1090
     """
@@ -111,8 +111,8 @@ def kneser_ney(discounts: Callable[[Integers], Floats]) -> Smoothing:
     """p(w | h) = (a(hw) − D(a(hw))) / a(h) + γ(h) p(w | h'),   γ(h) = Σ_w D(a(hw)) / a(h),   a(h) = Σ_w a(hw)
 
     down to the uniform 1/V. a is the count in the highest order and for n-grams that begin a document, and
-    elsewhere the number of different tokens that came before: a word that has kept much company is likely in
-    new company. Of what is pruned, all of a(hw) goes to γ(h) instead of D(a(hw)).
+    elsewhere the number of different tokens seen before it: a word that has followed many different words is
+    likely to follow a new one. For pruned n-grams, all of a(hw) goes to γ(h) instead of D(a(hw)).
 
     Interpolated Kneser-Ney as in Chen & Goodman 1999, https://doi.org/10.1006/csla.1999.0128
     """
@@ -122,7 +122,7 @@ def kneser_ney(discounts: Callable[[Integers], Floats]) -> Smoothing:
         discount = discounts(counts)[np.minimum(count, 3)]
         total = children.per_context(count)
         taken = children.per_context(np.where(kept, discount, count))
-        gamma = np.ones_like(total)  # what no token followed backs off for nothing
+        gamma = np.ones_like(total)  # backing off costs nothing in contexts that no token followed
         np.divide(taken, total, out=gamma, where=total > 0)
         own = (count[kept] - discount[kept]) / children.of_kept(total)
         return Estimate(own + children.of_kept(gamma) * children.lower, gamma)
@@ -131,10 +131,10 @@ def kneser_ney(discounts: Callable[[Integers], Floats]) -> Smoothing:
 
 
 def one_discount(n: Integers) -> Floats:
-    """D = n₁ / (n₁ + 2n₂), where n_c is how many n-grams have count c; for counts 0, 1, 2, 3 or more.
+    """D = n₁ / (n₁ + 2n₂), where n_c is the number of n-grams with count c; for counts 0, 1, 2, 3 or more.
 
-    Tiny data may lack n-grams of count 1 or 2. Then D = ½: with D = 0 unseen words would get nothing,
-    with D = 1 the counts would say nothing.
+    Tiny data may lack n-grams of count 1 or 2. Then D = ½: with D = 0, unseen words would get nothing; with
+    D = 1, n-grams seen once would count for nothing.
     """
     discount = n[1] / (n[1] + 2 * n[2]) if n[1] and n[2] else 0.5
     return np.array([0, discount, discount, discount])
@@ -143,7 +143,7 @@ def one_discount(n: Integers) -> Floats:
 def three_discounts(n: Integers) -> Floats:
     """D_c = c − (c + 1) Y n_{c+1} / n_c for counts c = 1, 2, 3 or more, with Y = n₁ / (n₁ + 2n₂).
 
-    Where tiny data lacks one of n₁ … n₄ or gives a D_c that is not positive, the three are ½, 1, 1½: what
+    If tiny data lacks one of n₁ … n₄ or gives a D_c that is not positive, the three are ½, 1, 1½, which
     kenlm's lmplz can fall back to as well.
     """
     discount = np.array([0, 0.5, 1, 1.5])

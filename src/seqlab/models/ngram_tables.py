@@ -1,4 +1,4 @@
-"""From sorted n-grams to the tables of an n-gram model, order by order, in memory or on disk."""
+"""Builds the tables of an n-gram model from sorted n-grams, order by order, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from seqlab.models.ngram_smoothing import Children, Estimate, Flags, Smoothing
 class NGramTables:
     """log p(w | h) of each n-gram hw and the log-backoff of each context h, by order; natural logarithms.
 
-    score(w | h) = log p(w | h) where hw is there, else log-backoff(h) + score(w | h')
+    score(w | h) = log p(w | h) where hw is in the table, else log-backoff(h) + score(w | h')
     """
 
     keys: list[Integers]
-    """Of the orders from 2 on, sorted: those of `ngram_counting`, with ids among what is kept."""
+    """For orders 2 and up, sorted: the keys of `ngram_counting`, with ids counted among the n-grams kept."""
     log_probability: list[Numbers]
     log_backoff: list[Numbers]
-    """Of the orders below the highest: what they hold are the contexts."""
+    """For all orders but the highest: their n-grams are the contexts."""
     seen: Flags
-    """Which words the text had."""
+    """Which words occur in the text."""
     unseen: float = 0.0
     """The log-backoff of a context that was never seen."""
     census: list[tuple[int, int]] = field(default_factory=list)
-    """For each order: how many n-grams the text has, and how many of them once. Empty where that is not known."""
+    """For each order, the number of n-grams in the text and of those that occur only once. Empty if unknown."""
 
 
 def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> NGramTables:
-    """The tables of n-grams of orders 0, 1, …, which are used up on the way."""
+    """Make tables from the n-grams of orders 0, 1, …, which are consumed."""
     orders: list[_Order] = []
     vocab_size, seen = len(levels[1]), levels[1].count.read() > 0
     lower = scratch.column(np.float64)
@@ -58,7 +58,7 @@ def make_tables(levels: list[Level], smoothing: Smoothing, scratch: Scratch) -> 
 
 @dataclass(frozen=True)
 class _Piece:
-    """N-grams from `start` to before `stop` are all that continue the contexts from `first` to before `last`."""
+    """The n-grams in [start, stop), which are all that continue the contexts in [first, last)."""
 
     start: int
     stop: int
@@ -69,9 +69,9 @@ class _Piece:
 
 @dataclass
 class _Order:
-    """Smooths one order, whose contexts are the order below, into columns for the tables.
+    """Smooths one order, whose contexts are the order below, and writes columns for the tables.
 
-    Ids are those of all n-grams, while the tables name only what is kept: the ids there are numbered anew.
+    Ids here count all n-grams. In the tables, which hold only those that are kept, they are renumbered.
     """
 
     contexts: Level
@@ -92,7 +92,7 @@ class _Order:
         counts = self._counts()
         histogram = self._histogram(counts)
         found = self._looked_up(lower)
-        named = 0  # contexts that are kept, so far
+        named = 0  # contexts kept so far
         for piece in self._pieces():
             kept = self.level.keeps(piece.start, piece.stop)
             contexts_kept = self.contexts.keeps(piece.first, piece.last)
@@ -111,7 +111,7 @@ class _Order:
             self._append(self.smoothing.estimate(children, histogram), kept, contexts_kept)
         found.drop()
         for column in (self.contexts.key, self.contexts.suffix, self.contexts.count, counts):
-            if column is not self.level.count:  # the order above this one will still ask it
+            if column is not self.level.count:  # the order above still needs it
                 column.drop()
 
     def _append(self, estimate: Estimate, kept: Flags, contexts_kept: Flags) -> None:
@@ -119,12 +119,12 @@ class _Order:
             self.log_probability.append(np.log(estimate.probability))
             self.log_backoff.append(np.log(estimate.backoff[contexts_kept]))
         if self.longer is not None:
-            probability = np.full(len(kept), np.nan)  # for what is pruned: nothing that is kept will ask
+            probability = np.full(len(kept), np.nan)  # NaN for pruned n-grams, which no kept one looks up
             probability[kept] = estimate.probability
             self.probability.append(probability)
 
     def _counts(self) -> ScratchColumn:
-        """How often each n-gram was seen; or for a(·) of Kneser-Ney, how many different tokens came before it."""
+        """Return how often each n-gram was seen or, for Kneser-Ney's a, how many different tokens came before it."""
         if not self.smoothing.company or self.longer is None:
             return self.level.count
         before = Ranges(self.scratch, self.scratch.even_bounds(len(self.level)))
@@ -142,14 +142,14 @@ class _Order:
         return counts
 
     def _histogram(self, counts: ScratchColumn) -> Integers:
-        """How many n-grams have a count of 0, 1, 2, 3, 4, and 5 or more."""
+        """Return the number of n-grams with a count of 0, 1, 2, 3, 4, and 5 or more."""
         total = np.zeros(6, dtype=np.int64)
         for start, stop in self.scratch.pieces(len(counts)):
             total += np.bincount(np.minimum(counts.read(start, stop), 5), minlength=6)
         return total
 
     def _looked_up(self, lower: ScratchColumn) -> Ranges:
-        """For each n-gram that is kept, the probability of the same without its first token."""
+        """Look up, for each n-gram that is kept, the probability of the n-gram without its first token."""
         found = Ranges(self.scratch, self.scratch.even_bounds(len(lower)), answers=np.float64)
         for start, stop in self.scratch.pieces(len(self.level)):
             found.send(self.level.suffix.read(start, stop)[self.level.keeps(start, stop)])
@@ -160,14 +160,14 @@ class _Order:
         return found
 
     def _pieces(self) -> Iterator[_Piece]:
-        """All n-grams and all contexts, cut between contexts into pieces that fit into memory."""
+        """Yield all n-grams and contexts in pieces that fit into memory, cut between contexts."""
         start = first = 0
         while start < len(self.level):
             stop = min(start + self.scratch.rows, len(self.level))
             key = self.level.key.read(start, stop)
             if stop < len(self.level):
-                last = int(key[-1]) // self.vocab_size  # its children may go on, so it is left to the next piece
-                if key[0] >= last * self.vocab_size:  # unless they are all there is: no more than there are words
+                last = int(key[-1]) // self.vocab_size  # its children may continue, so leave it to the next piece
+                if key[0] >= last * self.vocab_size:  # unless the piece holds nothing else: at most V children
                     last += 1
                     key = self.level.key.read(start, min(start + self.vocab_size, len(self.level)))
                 key = key[: np.searchsorted(key, last * self.vocab_size)]

@@ -1,4 +1,4 @@
-"""The model of another run, by the name of its folder."""
+"""The model of another run, named by its folder."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _From = create_model("_From", __base__=PartSettings, **{"from": (str | None, Fie
 
 
 class OfRun:
-    """`model: {kind: run, from: RUN}` in a recipe: a model of the same settings as that run's, with its weights.
+    """`model: {kind: run, from: RUN}` in a recipe: a model with the settings and the weights of that run's model.
 
-    Before anything is built, `transfer.borrowed` puts the settings themselves in its place.
+    Before anything is built, `transfer.borrowed` replaces it by the settings themselves.
     """
 
     needs = ()
 
     class Settings(_From):
-        """Without `from`, it is the run that `init.from` names."""
+        """Without `from`, the run that `init.from` names."""
 
         not_inherited: ClassVar[frozenset[str]] = frozenset({"from"})
 
@@ -30,5 +30,5 @@ class OfRun:
             return cast(str | None, getattr(self, "from"))
 
     def __init__(self, settings: Settings) -> None:
-        hint = "it can be the model of a recipe, or one that an objective owns; mix runs with `seqlab mix`"
-        raise RecipeError("the model of a run cannot be a part of another model", where="model", hint=hint)
+        hint = "use it as the model of a recipe or of an objective, or mix runs with `seqlab mix`"
+        raise RecipeError("the model of a run cannot be part of another model", where="model", hint=hint)

@@ -1,4 +1,4 @@
-"""A recurrent net that reads a sequence from both ends, for any cell.
+"""The recurrent encoder, which reads a sequence from both ends, with any cell.
 
 B rows · T positions · D width of the inputs · H width of a direction
 """
@@ -20,29 +20,29 @@ from seqlab.recipe import PartSettings
 
 
 class RecurrentEncoder(Encoder):
-    """x_t = E[w_t], states [→h_t; ←h_t] (or →h_t alone) in `depth` layers
+    """x_t = E[w_t], states [→h_t; ←h_t] (or only →h_t) in `depth` layers
 
-    With `characters` x_t = [E[w_t]; c_t], where c_t is made of the characters of the word.
+    With `characters`, x_t = [E[w_t]; c_t], where c_t is computed from the characters of the word.
     """
 
     class Settings(PartSettings, Stack):
         width: int = Field(default=128, gt=0)
-        """Of each direction."""
+        """Width of the state in each direction."""
         embedding: int | None = Field(default=None, gt=0)
-        """The width of the embeddings; `width` by default."""
+        """Width of the embeddings; `width` by default."""
         characters: CharacterSettings = None
-        """How words are also read character by character; not at all by default."""
+        """Reader of the characters of each word, besides the word itself; none by default."""
         vectors: str | None = None
-        """A file of word vectors (GloVe's, or word2vec's as text) that the embeddings start from."""
+        """File of word vectors (GloVe, or word2vec as text) to initialise the embeddings from."""
         depth: int = Field(default=1, ge=0, le=1000)
-        """0 for words by themselves, without recurrence."""
+        """Number of layers; with 0, there is no recurrence, and each word is read on its own."""
         both_ways: bool = True
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of embeddings, between layers, and of the last layer's states."""
+        """Dropout of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
-        """A new mask for each position, or one for a whole sequence (variational)."""
+        """Whether each position draws its own mask, or one mask serves a whole sequence (variational)."""
         embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
-        """The share of the words that are left out of a batch altogether."""
+        """Share of the words that are dropped from a batch altogether."""
 
     takes = ("alphabet_size", "conditions")
 
@@ -63,7 +63,7 @@ class RecurrentEncoder(Encoder):
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
         tokens, mask = batch["tokens"], batch["mask"]
         x = self.drop_words(self.conditions(batch, self.embedding), tokens)
-        if self.characters is not None:  # read once for each different word of the batch
+        if self.characters is not None:  # computed once per distinct word of the batch
             x = torch.cat([x, self.characters(batch["spellings"])[batch["spelt"]]], -1)
         x = self.dropout(x)
         if not len(self.recurrent.layers):

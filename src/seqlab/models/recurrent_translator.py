@@ -1,4 +1,4 @@
-"""The line of recurrent translators: an encoder-decoder, with attention, read from both ends, deep, with residuals.
+"""Recurrent translators: encoder-decoders, optionally with attention, reading both ways, deep, with residuals.
 
 B rows · T target positions · S sources · N source positions · H width
 """
@@ -27,15 +27,15 @@ from seqlab.recipe import PartSettings
 
 
 class DeepEncoder(Encoder):
-    """h_i = cell(√H E[source_i], h_{i−1}) in layers, the lowest of which may read from both ends."""
+    """h_i = cell(√H E[source_i], h_{i−1}) in layers, the first or all of which may read from both ends."""
 
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
-        """Of every layer; where one reads both ways, half of it for each."""
+        """Width of every layer; in layers that read both ways, half for each direction."""
         both_ways: Literal["none", "first", "all"] = "none"
         """Which layers also read from the end to the beginning."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of embeddings and between layers."""
+        """Dropout of embeddings and between layers."""
         dropout_mask: Mask = "position"
 
     takes = ("conditions",)
@@ -60,22 +60,22 @@ class DeepEncoder(Encoder):
         return Encoded(x, batch["mask"], last)
 
     def read(self, source: Mapping[str, Tensor]) -> Encoded:
-        return cast(Encoded, self(source)).padded(room_for(source["mask"].shape[1]))  # later, to read fewer steps
+        return cast(Encoded, self(source)).padded(room_for(source["mask"].shape[1]))  # padded last, to run fewer steps
 
 
 class RecurrentDecoder(Decoder):
-    """The lowest layer reads the target and asks for a context c_t; the layers above it read [s_t; c_t], and
-    p = softmax(E tanh(W [s_t; c_t])) with s_t of the highest one. Without attention there is no c.
+    """The lowest layer reads the target and queries the source for a context c_t; the layers above read [s_t; c_t], and
+    p = softmax(E tanh(W [s_t; c_t])) with s_t from the highest layer. Without attention there is no c.
 
-    Layers begin with the last states of the encoder's, where these are of their kind.
+    Each layer starts from the last state of the encoder's layer, if it has the same shape.
     """
 
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
-        """Of every layer."""
+        """Width of every layer."""
         attention: SourceAttentionSettings = None
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of embeddings, between layers, and of the last layer's states."""
+        """Dropout of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
@@ -84,7 +84,7 @@ class RecurrentDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.vocab_size, width, depth = vocab_size, settings.width, settings.depth
-        self.scale = width**0.5  # embeddings that are also the output begin small, too small to be read
+        self.scale = width**0.5  # tied embeddings start small, too small as inputs
         self.embedding = TokenEmbedding(vocab_size, width) if embedding is None else embedding
         self.dropout = dropout(settings.dropout, settings.dropout_mask)
         self.attention = (
@@ -149,9 +149,10 @@ class RecurrentDecoder(Decoder):
     def _one_by_one(
         self, x: Tensor, layer: CellState, mask: Tensor | None, state: State
     ) -> tuple[Tensor, list[CellState]]:
-        """The lowest layer where a step reads a context: [s_t; c_t] (B, T, 2 H) and the state after the last step.
+        """Run the lowest layer step by step, for steps that read a context; return [s_t; c_t] (B, T, 2 H) and the last
+        state.
 
-        (Masks of dropout in the recurrence are then drawn anew at every step.)
+        (Recurrent dropout then draws new masks at every step.)
         """
         assert self.attention is not None
         shared, before = _shared(state), self.attention.settings.asks == "before"
@@ -182,7 +183,7 @@ class RecurrentDecoder(Decoder):
 
     @property
     def _reads_context(self) -> bool:
-        """Whether the lowest layer does."""
+        """Whether the lowest layer reads contexts."""
         assert self.attention is not None
         return self.attention.settings.asks == "before" or self.attention.settings.feeding
 
@@ -196,19 +197,19 @@ class RecurrentDecoder(Decoder):
 
 
 class RecurrentTranslator(Translator):
-    """The encoder reads h_i = cell(√H E[source_i], h_{i−1}) in layers; its last states are the decoder's first ones.
+    """The encoder computes h_i = cell(√H E[source_i], h_{i−1}) in layers; the decoder starts from its last states.
 
     Sutskever et al. 2014, https://arxiv.org/abs/1409.3215; Bahdanau et al. 2015, https://arxiv.org/abs/1409.0473; Wu et
-    al. 2016, https://arxiv.org/abs/1609.08144 (deep, the lowest layer asks, residuals)
+    al. 2016, https://arxiv.org/abs/1609.08144 (deep, with residuals and queries from the lowest layer)
     """
 
     class Settings(RecurrentDecoder.Settings):
         encoder_depth: int | None = Field(default=None, gt=0, le=1000)
-        """Layers of the encoder; as many as the decoder has by default."""
+        """Number of encoder layers; `depth` by default."""
         both_ways: Literal["none", "first", "all"] = "none"
         """Which layers of the encoder also read from the end to the beginning."""
         shared: bool = True
-        """One matrix for the words of the source and of the target."""
+        """Whether source and target words share one embedding matrix."""
 
         @property
         def encoder(self) -> DeepEncoder.Settings:
@@ -223,7 +224,7 @@ class RecurrentTranslator(Translator):
 
 
 def _layers(settings: DeepEncoder.Settings, between: nn.Module) -> list[Recurrent]:
-    """Layers that read both ways, and those that do not."""
+    """Make the layers that read both ways, then the others."""
     width, depth = settings.width, settings.depth
     both = {"none": 0, "first": 1, "all": depth}[settings.both_ways]
     parts = []
@@ -239,9 +240,9 @@ def _layers(settings: DeepEncoder.Settings, between: nn.Module) -> list[Recurren
 
 
 def _layer(settings: DeepEncoder.Settings | RecurrentDecoder.Settings, number: int, below: int, width: int) -> Cell:
-    """A cell. Above the first layer its W begins so large that it gives what is as large as what it reads: of three
-    layers that each give 0.4 of it, the states would hardly differ from position to position, and nobody could look.
-    """
+    """Make a cell. Above the first layer, input weights start large enough for its output to be as large as its input:
+    if each of three layers shrank it to 0.4, states would hardly differ between positions, and attention could not tell
+    them apart."""
     cell = settings.made(number, below, width)
     if number and cell.shrinks is not None:
         for block in torch.split(cell.input.weight.data, width):

@@ -1,4 +1,4 @@
-"""The recurrent language model, for any cell.
+"""The recurrent language model, with any cell.
 
 B rows · T positions · D width · V vocabulary
 """
@@ -25,13 +25,13 @@ class RecurrentLanguageModel(TokenModel):
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
         embedding: int | None = Field(default=None, gt=0)
-        """The width of the embeddings; `width` by default. Few tokens need no wide ones, which halves the work."""
+        """Width of the embeddings; `width` by default. Small vocabularies need no wide ones, which halves the work."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of embeddings, between layers, and of the last layer's states."""
+        """Dropout of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"
-        """A new mask for each position, or one for a whole window (variational)."""
+        """Whether each position draws its own mask, or one mask serves a whole window (variational)."""
         embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
-        """The share of the words that are left out of a batch altogether."""
+        """Share of the words that are dropped from a batch altogether."""
         output: OutputSettings = Field(default="softmax", validate_default=False)  # type: ignore[assignment]
 
     def __init__(self, settings: Settings, vocab_size: int) -> None:

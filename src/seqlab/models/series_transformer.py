@@ -20,7 +20,7 @@ from seqlab.recipe import PartSettings
 
 
 class SeriesTransformer(Forecaster):
-    """a_t = W x_t + b + P_t through `depth` causal blocks and a norm; y_t is a linear map of it.
+    """a_t = W x_t + b + P_t, through `depth` causal blocks and a norm; y_t is a linear map of the result.
 
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, with norms before the parts.
     """

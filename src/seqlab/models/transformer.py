@@ -1,4 +1,4 @@
-"""The Transformer: an encoder that reads a source, and a decoder that writes a target and looks at it.
+"""The Transformer: an encoder that reads a source, and a decoder that writes a target and attends to the source.
 
 B rows · T target positions · S sources · N source positions · D width · V vocabulary
 """
@@ -27,11 +27,11 @@ from seqlab.recipe import PartSettings
 
 
 class TransformerDecoder(Decoder):
-    """x = √D E[w] + P, through `depth` causal blocks that also look at the source, and a norm; p = softmax(E x)"""
+    """x = √D E[w] + P, through `depth` causal blocks that also attend to the source, and a norm; p = softmax(E x)"""
 
     class Settings(PartSettings, TransformerSettings):
         depth: int = Field(default=4, gt=0, le=1000)
-        """Blocks of the decoder."""
+        """Number of decoder blocks."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
         output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 
@@ -50,7 +50,7 @@ class TransformerDecoder(Decoder):
 
     def start(self, encoded: Encoded, rows: int) -> State:
         state = new_state(rows, list(self.blocks), self.embedding.weight)
-        real, states = encoded.mask, encoded.states[encoded.mask]  # nothing is computed where there is padding
+        real, states = encoded.mask, encoded.states[encoded.mask]  # compute nothing for padding
         state.shared, state.owner = {"real": real}, owners(len(real), state.lengths)
         for layer, block in enumerate(self.blocks):
             k, v = cast(Block, block).cross_attend.read(states, real)
@@ -91,16 +91,16 @@ def _block(settings: TransformerDecoder.Settings, source_width: int) -> Block:
 
 class Transformer(Translator):
     """y = √D E[source] + P through the encoder's blocks, x = √D E[target] + P through the decoder's, which are causal
-    and also look at y; p = softmax(E x). P are sinusoids by default, so that any length can be read.
+    and also attend to y; p = softmax(E x). P is sinusoidal by default, so that any length can be read.
 
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
 
     class Settings(TransformerDecoder.Settings):
         encoder_depth: int | None = Field(default=None, ge=0, le=1000)
-        """Blocks of the encoder; as many as the decoder has by default."""
+        """Number of encoder blocks; `depth` by default."""
         shared: bool = True
-        """One matrix for the words of the source and of the target."""
+        """Whether source and target words share one embedding matrix."""
 
         @property
         def encoder(self) -> TransformerEncoder.Settings:

@@ -1,4 +1,4 @@
-"""A Transformer that reads a sequence: every position looks at all others, or at those before it.
+"""The Transformer encoder, in which every position attends to all others, or only to those before it.
 
 B rows · N positions · R real positions · D width
 """
@@ -22,7 +22,7 @@ from seqlab.recipe import PartSettings
 
 
 class TransformerEncoder(Encoder):
-    """x = √D E[w] + P, through `depth` blocks and a norm. P are sinusoids by default, so that any length can be read.
+    """x = √D E[w] + P, through `depth` blocks and a norm. P is sinusoidal by default, so that any length can be read.
 
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, with norms before the parts.
     """
@@ -30,7 +30,7 @@ class TransformerEncoder(Encoder):
     class Settings(PartSettings, TransformerSettings):
         depth: int = Field(default=2, ge=0, le=1000)
         both_ways: bool = True
-        """Whether positions also look at what comes after them."""
+        """Whether positions also attend to those after them."""
         position: AnyPosition = Field(default="sinusoidal", validate_default=False)  # type: ignore[assignment]
 
     takes = ("conditions",)
@@ -43,7 +43,7 @@ class TransformerEncoder(Encoder):
         embedding: TokenEmbedding | None = None,
         start: Callable[[TransformerEncoder], None] | None = None,
     ) -> None:
-        """`embedding` is that of the target, where it is shared; `start` gives the weights other first values."""
+        """`embedding` is the target's, if it is shared; `start` replaces the initialisation of weights."""
         super().__init__()
         self.width = settings.width
         embedded = settings.embedded(settings.position)
@@ -64,7 +64,7 @@ class TransformerEncoder(Encoder):
     def read(self, source: Mapping[str, Tensor]) -> Encoded:
         source = padded(source, room_for(source["mask"].shape[1]))
         x, places = self._embedded(source)
-        x = x[source["mask"]]  # (R, D): nothing is computed where there is padding
+        x = x[source["mask"]]  # (R, D): compute nothing for padding
         for block in self.blocks:
             x = block(x, mask=source["mask"], places=places)
         return Encoded(spread(self.norm(x), source["mask"]), source["mask"])

@@ -1,4 +1,4 @@
-"""An encoder that reads a source, and a decoder that writes a target and looks at it.
+"""Translators: an encoder that reads a source, and a decoder that writes a target and looks at the source.
 
 B rows · T target positions · S sources · N source positions · V vocabulary
 """
@@ -21,10 +21,10 @@ from seqlab.recipe import Kind, PartSettings
 
 
 class Decoder(nn.Module, ABC):
-    """p(next token | tokens so far, what was read).
+    """p(next token | tokens so far, encoded source).
 
-    Made with its settings, the size of its vocabulary, the width of the states that it looks at, and an embedding where
-    the source has the same one.
+    Constructed from its settings, its vocabulary size, the width of the encoder's states, and the embedding if it is
+    shared with the source.
     """
 
     Settings: ClassVar[type[PartSettings]]
@@ -34,15 +34,15 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def start(self, encoded: Encoded, rows: int) -> State:
-        """The state before any token, for equally many rows of each source."""
+        """Return the state before any token; each source has the same number of rows."""
 
     @abstractmethod
     def forward(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Output:
-        """As `LanguageModel.forward`."""
+        """Like `LanguageModel.forward`."""
 
     @abstractmethod
     def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
-        """The same for new rows, one for each source, without a state where that costs anything to make."""
+        """The same for new rows, one per source; no state is returned if making one has a cost."""
 
 
 class Translator(TokenModel):
@@ -50,9 +50,9 @@ class Translator(TokenModel):
 
     class Settings(PartSettings):
         encoder: Annotated[SerializeAsAny[PartSettings], Kind("model")]
-        """What reads the source."""
+        """Encoder, which reads the source."""
         decoder: Annotated[SerializeAsAny[PartSettings], Kind("decoder")]
-        """What writes the target and looks at the source."""
+        """Decoder, which writes the target and looks at the source."""
 
     encoder: Encoder
     decoder: Decoder
@@ -64,7 +64,7 @@ class Translator(TokenModel):
         kind = registry.find("model", settings.encoder.kind)
         if not (issubclass(kind, Encoder) and kind.joins):
             hint = "choose an encoder, such as transformer-encoder"
-            raise RecipeError(f"'{settings.encoder.kind}' reads no sources", where="model.encoder.kind", hint=hint)
+            raise RecipeError(f"'{settings.encoder.kind}' cannot read sources", where="model.encoder.kind", hint=hint)
         encoder = kind(settings.encoder, vocab_size, conditions=conditions)
         decoder = registry.find("decoder", settings.decoder.kind)(settings.decoder, vocab_size, encoder.width)
         self.join(encoder, decoder)
@@ -75,7 +75,7 @@ class Translator(TokenModel):
         self.start_weights()
 
     def start_weights(self) -> None:
-        """Tables begin small, since they may also be the output, and are scaled by √D where they are read."""
+        """Initialise embeddings with small values, since they may be tied to the output; inputs are scaled by √D."""
         tables = [part for part in self.modules() if isinstance(part, nn.Embedding)]
         for table in dict.fromkeys([self.decoder.embedding, *tables]):
             nn.init.normal_(table.weight, std=table.embedding_dim**-0.5)
@@ -104,7 +104,7 @@ class Translator(TokenModel):
         return output
 
     def _or_nothing(self, source: Mapping[str, Tensor] | None, rows: int) -> Mapping[str, Tensor]:
-        """A source; or, where there is none, one that says nothing: `<end>`."""
+        """Return the source or, if there is none, an empty one: `<end>`."""
         if source is not None:
             return source
         tokens = torch.zeros(rows, 1, dtype=torch.long, device=next(self.parameters()).device)
@@ -112,7 +112,7 @@ class Translator(TokenModel):
 
 
 def owners(sources: int, rows: Tensor) -> Tensor:
-    """Which of the sources each row (B,) reads: equally many rows for each, one source's rows together."""
+    """Return the source of each row (B,): the same number of rows per source, grouped by source."""
     each, rest = divmod(len(rows), sources)
     if rest:
         raise ValueError(f"{len(rows)} rows for {sources} sources")

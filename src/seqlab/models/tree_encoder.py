@@ -1,6 +1,6 @@
-"""A net that reads a sentence along its parse tree: a state for each phrase.
+"""The tree encoder, which reads a sentence along its parse tree: one state per phrase.
 
-B trees · T nodes of the largest · N nodes of all · W width
+B trees · T nodes of the largest tree · N nodes of all trees · W width
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from seqlab.recipe import PartSettings
 
 
 class TreeEncoder(Encoder):
-    """Leaves read x = E[word], other nodes their two children. Children come before parents: the last is the root."""
+    """Leaves read x = E[word], other nodes their two children. Children come before parents, so the root is last."""
 
     joins = False
 
     class Settings(PartSettings):
         cell: Literal["recursive", "tree-lstm"] = "tree-lstm"
         activation: Activation = "tanh"
-        """Of the cell `recursive`."""
+        """Nonlinearity of the cell `recursive`."""
         width: int = Field(default=128, gt=0)
         embedding: int | None = Field(default=None, gt=0)
-        """The width of the embeddings; `width` by default."""
+        """Width of the embeddings; `width` by default."""
         vectors: str | None = None
-        """A file of word vectors (GloVe's, or word2vec's as text) that the embeddings start from."""
+        """File of word vectors (GloVe, or word2vec as text) to initialise the embeddings from."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of the embeddings."""
+        """Dropout of the embeddings."""
 
     needs = ("leaf_vocab_size",)
 
@@ -50,8 +50,8 @@ class TreeEncoder(Encoder):
         torch.nn.init.normal_(self.embedding.weight, std=embedded**-0.5)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
-        """`tokens` and `mask` (B, T), where only the tokens of leaves are read; `children` and `pieces` as in `Levels`,
-        and its order as `places` (N,) in (B · T)."""
+        """Encode `tokens` and `mask` (B, T), of which only the tokens at leaves are read, with `children` and `pieces`
+        as in `Levels`, and `places` (N,), which map its order to (B · T)."""
         tokens, mask, places = batch["tokens"], batch["mask"], batch["places"]
         leaves = len(places) - len(batch["children"]) // 2
         x = self.dropout(self.embedding(tokens.flatten()[places[:leaves]]))

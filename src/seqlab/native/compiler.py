@@ -1,7 +1,7 @@
-"""C++ that is compiled for the machine at hand when it is first needed, and kept in the cache folder.
+"""Compiles C++ for this machine when it is first needed, and keeps the result in the cache folder.
 
-Two environment variables change that: CXX names the compiler (`CXX=false` does without one), and SEQLAB_NATIVE_ARCH the
-processor to compile for, as the compiler's `-march` names it (`native` by default; `haswell` is AVX2, `x86-64` SSE2).
+Two environment variables change this: CXX names the compiler (`CXX=false` disables it), and SEQLAB_NATIVE_ARCH the
+target processor, as for the compiler's `-march` (`native` by default; `haswell` is AVX2, `x86-64` SSE2).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ INSTRUCTIONS = {
     "SSE2": "__SSE2__",
     "FMA": "__FMA__",
 }
-"""Instruction sets that matter to the kernels, the fastest first, and the macros of compilers that use them."""
+"""Instruction sets that matter to the kernels, fastest first, and the compiler macros that indicate them."""
 failures: list[str] = []
-"""Why something could not be compiled in this process, each reason once."""
+"""The reasons why something could not be compiled in this process, without duplicates."""
 
 
 @cache
 def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
-    """A library made of a source by this machine's compiler; None where that cannot be had."""
+    """Compile a source with this machine's compiler and load the library; None if that fails."""
     compiler = _compiler()
     if compiler is None:
         _slow("there is no C++ compiler here", INSTALL)
         return None
     try:
-        # all that the compiler assumes of this machine, and its own version
+        # the key covers everything that the compiler assumes of this machine, and its version
         headers = [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
         architecture = _architecture()
         named = [text.encode() for text in (source, *definitions, *FLAGS[:-1], architecture)]
@@ -54,7 +54,7 @@ def compiled(source: str, *definitions: str) -> ctypes.CDLL | None:
         name = f"{key[:32]}.so"
         try:
             return _loaded(command, source, cache_folder() / "compiled" / name)
-        except OSError as error:  # not writable, of another user, full, or mounted so that nothing there is executed
+        except OSError as error:  # not writable, another user's, full, or mounted noexec
             _elsewhere(cache_folder(), temporary_folder(), str(error.strerror or error))
             return _loaded(command, source, temporary_folder() / "compiled" / name)
     except subprocess.SubprocessError as error:
@@ -75,15 +75,15 @@ def _loaded(command: list[str], source: str, path: Path) -> ctypes.CDLL:
 
 @cache
 def _slow(why: str, advice: str) -> None:
-    """Said once; not to those who want no compiler."""
+    """Warn once; not if the compiler was disabled on purpose."""
     failures.append(why)
     if os.environ.get("CXX") != "false":
-        caution(f"{why}: recurrent nets train and texts are written several times more slowly{advice}")
+        caution(f"{why}: recurrent nets train and text is generated several times more slowly{advice}")
 
 
 @cache
 def _elsewhere(folder: Path, other: Path, why: str) -> None:
-    caution(f"cannot keep compiled kernels in {folder} ({why}): keeping them in {other}")
+    caution(f"cannot keep compiled kernels in {folder} ({why}); keeping them in {other}")
 
 
 def _compiler() -> str | None:
@@ -96,17 +96,17 @@ def _architecture() -> str:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What kernels are compiled with, and for which processor."""
+    """The compiler of the kernels, and the processor it compiles for."""
 
     compiler: str
     version: str
     architecture: str
     instructions: tuple[str, ...]
-    """Those of INSTRUCTIONS that kernels use."""
+    """The names in INSTRUCTIONS that the kernels use."""
 
 
 def toolchain() -> Toolchain | None:
-    """The compiler in use; None where there is none, or where it compiles nothing with OpenMP."""
+    """Return the compiler in use; None if there is none, or if it lacks OpenMP."""
     compiler, architecture = _compiler(), _architecture()
     try:
         if compiler is None:
@@ -121,7 +121,7 @@ def toolchain() -> Toolchain | None:
 
 
 def kept_kernels() -> list[Path]:
-    """The compiled files that are kept, of all sources."""
+    """Return all compiled files in the cache folder."""
     return sorted((cache_folder() / "compiled").glob("*.so"))
 
 
@@ -132,7 +132,7 @@ def _assumed(compiler: str, architecture: str) -> bytes:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether nobody but this user can have written it: the one file outside of the package that is ever executed."""
+    """Whether only this user can have written the file, which is the only code outside the package that is executed."""
     if not hasattr(os, "getuid"):
         return True
     states = [place.stat() for place in (path, path.parent)]
@@ -140,7 +140,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _compile(command: list[str], source: str, path: Path) -> None:
-    """Under another name first, so that no other process loads half of it."""
+    """Compile under another name first, so that no other process loads an incomplete file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         written, made = Path(folder) / "source.cpp", Path(folder) / path.name

@@ -1,7 +1,7 @@
 // Linear maps of a few rows.
 //
-// A number is one chain of operations whose order depends on nothing but its own row: not on the other rows, nor on the
-// tile and the thread that they fall to. So are its bits.
+// Each number is computed by one chain of operations whose order, and hence its bits, depend only on its own row: not
+// on the other rows, nor on the tile or the thread.
 //
 // Functions marked "by all threads" are called inside a parallel region, share their work, and wait for each other.
 #pragma once
@@ -26,14 +26,14 @@ inline Vector activated(Vector x, Activation activation) {
     }
 }
 
-// Y = f(X Wᵀ + b) + Z: a number of X Wᵀ + b is b + w₁x₁ + w₂x₂ + … in this order.
+// Y = f(X Wᵀ + b) + Z: each number of X Wᵀ + b is b + w₁x₁ + w₂x₂ + …, in this order.
 //
-// W is stored in panels of LANES outputs, a panel as inputs × LANES: a step of the chain reads one vector of weights and
-// multiplies it by one number of each row. Few rows are bound by reading the weights, so several panels are read at a
-// time; many are bound by arithmetic, so a tile of rows shares what was read.
+// W is stored in panels of LANES outputs, each as inputs × LANES: a step of the chain reads one vector of weights and
+// multiplies it by one number of each row. With few rows, reading the weights is the bottleneck, so several panels are
+// read at a time; with many, arithmetic is, so a tile of rows shares what was read.
 
-constexpr int GROUP = 4;    // panels that all rows pass before the next ones are read
-constexpr int AHEAD = 512;  // numbers to ask memory for ahead of use
+constexpr int GROUP = 4;    // panels applied to all rows before the next ones are read
+constexpr int AHEAD = 512;  // numbers to prefetch ahead of use
 
 struct Map {
     const Number *panels, *bias;
@@ -45,7 +45,7 @@ struct After {
     const Number *add;
 };
 
-// x is stored as inputs × ROWS; y and what is added begin at the first of the rows.
+// x is stored as inputs × ROWS; y and after.add start at the first of the rows.
 template <int ROWS, int PANELS> void tile(const Map &map, const Number *x, Number *y, Size panel, After after) {
     const Size stride = map.inputs * LANES;
     const Number *panels = map.panels + panel * stride;
@@ -79,7 +79,7 @@ void tiles(const Map &map, const Number *x, Number *y, Size panel, Size count, A
     for (; count > 0; count--, panel++) tile<ROWS, 1>(map, x, y, panel, after);
 }
 
-// How many rows the next tile has, when so many are left.
+// The height of the next tile when `rows` rows are left.
 inline int height(Size rows) {
     for (int tall : {TALLEST, 8, 4, 2})
         if (tall <= TALLEST && tall <= rows) return tall;
@@ -107,7 +107,7 @@ template <int ROWS> void turn(const Number *x, Number *to, Size inputs) {
         for (int r = 0; r < ROWS; r++) to[i * ROWS + r] = x[r * inputs + i];
 }
 
-// Tile after tile, from rows × inputs to inputs × rows.
+// Transpose tile after tile, from rows × inputs to inputs × rows.
 void turn(const Number *x, Number *to, Size rows, Size inputs) {
     while (rows > 0) {
         const int tall = height(rows);
@@ -122,7 +122,7 @@ void turn(const Number *x, Number *to, Size rows, Size inputs) {
     }
 }
 
-// By all threads. `turned` is room for the inputs.
+// By all threads. `turned` is a buffer for the inputs.
 void apply(const Map &map, const Number *x, Number *turned, Number *y, Size rows, After after = {}) {
 #pragma omp for schedule(static)
     for (Size row = 0; row < rows; row += TALLEST)

@@ -1,4 +1,4 @@
-"""The structure of `linear.h` that is handed to compiled code."""
+"""The structure of `linear.h` that is passed to compiled code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 class Map(ctypes.Structure):
-    """W in panels and b, by their addresses: whoever makes one keeps the tensors alive."""
+    """The addresses of W in panels and of b; the caller must keep the tensors alive."""
 
     _fields_ = (
         ("panels", ctypes.c_void_p),

@@ -1,4 +1,4 @@
-// The linear maps of `linear.h` for code that is compiled apart from them.
+// The linear maps of `linear.h`, for code that is compiled separately.
 
 #include "linear.h"
 
@@ -6,17 +6,17 @@ extern "C" {
 
 int lanes() { return LANES; }
 
-// Y = X Wᵀ, by all threads. `turned` is room for X.
+// Y = X Wᵀ, by all threads. `turned` is a buffer for X.
 void apply_map(const Map *map, const Number *x, Number *turned, Number *y, Size rows) { apply(*map, x, turned, y, rows); }
 
-// W in panels, from a matrix whose number for (output, input) is weight[output · down + input · across].
+// Pack W into panels, from a matrix whose element (output, input) is weight[output · down + input · across].
 void pack(const Number *weight, Size down, Size across, Number *panels, Size outputs, Size inputs, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (Size panel = 0; panel < rounded(outputs) / LANES; panel++) {
         Number *to = panels + panel * inputs * LANES;
         const Size first = panel * LANES, count = std::min<Size>(LANES, outputs - first);
         const Number *from = weight + first * down;
-        constexpr Size BLOCK = 16;  // a few lines of the cache are filled at a time
+        constexpr Size BLOCK = 16;  // fill a few cache lines at a time
         for (Size begin = 0; begin < inputs; begin += BLOCK)
             for (Size lane = 0; lane < LANES; lane++)
                 for (Size i = begin; i < std::min(begin + BLOCK, inputs); i++)

@@ -1,4 +1,4 @@
-// Vectors of numbers, for the machine at hand. NUMBER says what a number is: float, unless it is defined as double.
+// Vectors of numbers, for the target machine. NUMBER is the type of numbers: float unless defined as double.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ constexpr int BYTES = 32;
 constexpr int LANES = BYTES / sizeof(Number);
 typedef Number Vector __attribute__((vector_size(BYTES), aligned(sizeof(Number))));
 
-// While it lives, a thread takes numbers that are too small to be held in full (below 1e-38) for zero. Gates that are shut
-// are such numbers, and arithmetic with them is a hundred times slower: a peephole LSTM took 15 times as long.
+// While it is alive, its thread treats denormal numbers (below 1e-38) as zero. Closed gates are such numbers, and
+// arithmetic with them is a hundred times slower: a peephole LSTM took 15 times as long.
 struct Flushed {
 #if defined(__SSE__)
     const unsigned before = __builtin_ia32_stmxcsr();
@@ -54,7 +54,7 @@ Room room(Size count) { return Room((Number *)std::malloc(sizeof(Number) * count
 
 Size rounded(Size count) { return (count + LANES - 1) / LANES * LANES; }
 
-// The vector that begins at `first` of `count` numbers, filled up with zeros.
+// The vector that begins at `first` of `count` numbers, padded with zeros.
 inline Vector load(const Number *from, Size first, Size count) {
     if (first + LANES <= count) return *(const Vector *)(from + first);
     Vector part = {};
@@ -69,8 +69,8 @@ inline void store(Vector x, Number *to, Size first, Size count) {
         std::memcpy(to + first, &x, sizeof(Number) * (count - first));
 }
 
-// Calls body(j, whole) for every vector of `count` columns. Only in the last one, if it is not whole, have loads and
-// stores to be careful: `whole` is a type that says so.
+// Calls body(j, whole) for every vector of `count` columns. `whole` is std::false_type for a last vector that is
+// incomplete and std::true_type otherwise, so that only the former needs bounds checks.
 template <typename Body> inline void over_columns(Size count, Body body) {
     Size j = 0;
     for (; j + LANES <= count; j += LANES) body(j, std::true_type());
@@ -96,7 +96,7 @@ inline Number largest(Vector x) {
     return most;
 }
 
-// True for the columns j … of `count`.
+// True for the columns from j on that are below `count`.
 inline auto inside(Size j, Size count) {
     Vector columns;
     for (int i = 0; i < LANES; i++) columns[i] = i;
@@ -117,7 +117,7 @@ template <typename Value> struct Functions {
     }
 };
 
-// After Cephes, to within 2 units of the last place.
+// After Cephes, to within 2 units in the last place.
 template <> struct Functions<float> {
     typedef int Integers __attribute__((vector_size(BYTES)));
     typedef float Floats __attribute__((vector_size(BYTES), aligned(4)));
@@ -127,7 +127,7 @@ template <> struct Functions<float> {
         const Floats least = Floats{} - 87.0f, most = Floats{} + 88.0f;
         x = x < least ? least : x;
         x = x > most ? most : x;
-        const float shift = 12582912.0f;  // adding 1.5 · 2²³ and taking it away again rounds
+        const float shift = 12582912.0f;  // adding and subtracting 1.5 · 2²³ rounds
         Floats n = (x * 1.44269504f + shift) - shift;
         Floats r = x - n * 0.693359375f - n * -2.12194440e-4f;  // ln 2 in two parts
         Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -139,7 +139,7 @@ template <> struct Functions<float> {
         return p * (Floats)((__builtin_convertvector(n, Integers) + 127) << 23);
     }
 
-    // 1 − 2 / (e²ˣ + 1), and a polynomial where that would cancel
+    // 1 − 2 / (e²ˣ + 1), and a polynomial where this suffers from cancellation
     static Floats tangent(Floats x) {
         Floats far = 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f), z = x * x;
         Floats p = z * -5.70498872745e-3f + 2.06390887954e-2f;

@@ -1,4 +1,4 @@
-"""Low-rank changes of linear maps: what is learnt is small, and the maps stay as they were.
+"""Low-rank adapters for linear maps: few numbers are trained, and the maps themselves stay fixed.
 
 Hu et al. 2021, https://arxiv.org/abs/2106.09685
 """
@@ -16,7 +16,7 @@ from seqlab.nn.part import Part
 
 
 class LowRank(nn.Module):
-    """s B A x, where A has few rows and B begins as zero: at first, nothing is changed."""
+    """s B A x, where A has few rows and B starts at zero, so that an untrained adapter changes nothing."""
 
     def __init__(self, inputs: int, outputs: int, rank: int, scale: float, like: Tensor) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class LowRank(nn.Module):
 
 
 class AdaptedLinear(nn.Module):
-    """W x + b + s B A x, with the weights of a linear map"""
+    """W x + b + s B A x, with the weights of an existing linear map"""
 
     def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class AdaptedLinear(nn.Module):
         return F.linear(x, self.weight, self.bias) + self.adapter(x)  # type: ignore[no-any-return]
 
     def merged(self) -> nn.Linear:
-        """The map W + s B A"""
+        """Return the plain map with the matrix W + s B A."""
         outputs, inputs = self.weight.shape
         plain = nn.Linear(inputs, outputs, device="meta")  # draws no random numbers
         plain.weight, plain.bias = _fixed(self.weight + self.adapter.matrix()), self.bias
@@ -53,7 +53,7 @@ class AdaptedLinear(nn.Module):
 
 
 class AdaptedFused(Fused):
-    """Several maps of one input, some of which have an adapter, by their names."""
+    """Several maps of one input, with adapters for those that are named."""
 
     def __init__(self, fused: Fused, names: Collection[str], rank: int, scale: float) -> None:
         self._take(fused.outputs, fused.weight, fused.bias)
@@ -84,13 +84,13 @@ def _fixed(weight: Tensor) -> nn.Parameter:
 
 
 def linear_maps(module: nn.Module, prefix: str) -> Iterator[str]:
-    """The names, as in checkpoints, of the linear maps in the attention and feed-forward parts of a module."""
+    """Yield the checkpoint names of the linear maps in a module's attention and feed-forward parts."""
     for _, _, maps in _owned(module, prefix):
         yield from maps.values()
 
 
 def add_adapters(module: nn.Module, prefix: str, chosen: Collection[str], rank: int, scale: float) -> None:
-    """Give an adapter to each of the linear maps that are chosen by name."""
+    """Add an adapter to each linear map in `chosen`."""
     for parent, name, maps in list(_owned(module, prefix)):
         child, own = getattr(parent, name), [part for part, full in maps.items() if full in chosen]
         if own and isinstance(child, Fused):
@@ -100,7 +100,7 @@ def add_adapters(module: nn.Module, prefix: str, chosen: Collection[str], rank: 
 
 
 def merge_adapters(module: nn.Module) -> None:
-    """Plain maps in the place of those with adapters."""
+    """Replace maps that have adapters by plain ones."""
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, AdaptedLinear | AdaptedFused):
@@ -108,7 +108,7 @@ def merge_adapters(module: nn.Module) -> None:
 
 
 def _owned(module: nn.Module, prefix: str) -> Iterator[tuple[nn.Module, str, dict[str, str]]]:
-    """Each linear map that a part owns, with the names of the maps in it: their own, and their full ones."""
+    """Yield each linear map of a part: its owner, its name, and the full name of each map in it by short name."""
     for path, parent in module.named_modules(prefix=prefix):
         for name, child in parent.named_children() if isinstance(parent, Part) else ():
             if type(child) is Fused:

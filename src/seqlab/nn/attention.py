@@ -1,6 +1,6 @@
-"""Attention over heads: to the sequence itself, with or without a cache of keys and values, and to a source.
+"""Multi-head attention: self-attention, with or without a cache of keys and values, and cross-attention to a source.
 
-B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · G heads of keys · K head width
+B batch · T time · C capacity of the cache, C' of it in use · D width · H heads · G key heads · K head width
 S sources · N source positions
 """
 
@@ -22,24 +22,24 @@ from seqlab.nn.part import Part
 from seqlab.nn.recording import changed, note, recorded
 
 BLOCK = PAGE
-"""Lengths in the cache are rounded up to this: on the CPU the bits of a row then do not depend on other rows."""
+"""Cache lengths are rounded up to a multiple of this, so that on the CPU a row's bits do not depend on other rows."""
 
 Rotation = tuple[Tensor, Tensor]
-"""cos and sin of the angles by which pairs of numbers of a head are turned: (B or 1, T, 1, R / 2) each."""
+"""cos and sin of the angles by which pairs of numbers in a head are rotated: (B or 1, T, 1, R / 2) each."""
 
 
 @dataclass
 class Places:
-    """Where new positions stand, (B, T) or (T,), and how many keys there are; one for all layers.
+    """The indices of the new positions, (B, T) or (T,), and the number of keys, shared by all layers.
 
-    With caches, `length` is how much of them is in use. What a `Position` adds to attention is here too.
+    With caches, `length` is the part of them in use. It also holds what a `Position` adds to attention.
     """
 
     positions: Tensor
     length: int
     rotation: Rotation | None = None
     bias: Tensor | None = None
-    """(B or 1, H, T, C'), added to scores"""
+    """(B or 1, H, T, C'), added to the scores"""
 
     @cached_property
     def rows(self) -> Tensor:
@@ -47,7 +47,7 @@ class Places:
 
     @cached_property
     def score_mask(self) -> Tensor:
-        """(B, 1, T, C'), added to scores: −∞ where a position may not look, else 0; and with a bias (B, H, T, C')."""
+        """Added to the scores, (B, 1, T, C'): −∞ where a position may not look, else 0. With a bias, (B, H, T, C')."""
         positions = self.positions if self.positions.dim() == 2 else self.positions[None]
         later = torch.arange(self.length, device=positions.device) > positions[:, None, :, None]
         if self.bias is not None:
@@ -61,19 +61,19 @@ class Cache(Protocol):
     places: Places
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write k and v (B, T, G, K) to their places → all that is in use, (B, G, C', K) each."""
+        """Store k and v (B, T, G, K) → all keys and values in use, (B, G, C', K) each."""
 
 
 @dataclass
 class RowCache:
-    """Keys and values in rows, (B, G, C, K) each: head by head, the order in which they are read."""
+    """Keys and values in rows, (B, G, C, K) each: head by head, in the order in which they are read."""
 
     keys: Tensor
     values: Tensor
     places: Places
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        if k.requires_grad:  # earlier positions are still needed as they were, for the backward pass
+        if k.requires_grad:  # the backward pass still needs the old contents
             self.keys, self.values = self.keys.clone(), self.values.clone()
         rows, positions, length = self.places.rows, self.places.positions, self.places.length
         self.keys[rows, :, positions] = k
@@ -83,13 +83,13 @@ class RowCache:
 
 @dataclass
 class PagedCache:
-    """Keys and values in pages, which have cells for the new positions already."""
+    """Keys and values in pages that already have cells for the new positions."""
 
     pages: Pages
     layer: int
     places: Places
     ends: Tensor
-    """How many positions each row has after this reading: (B,). What is beyond is padding."""
+    """The length of each row after this call, (B,); anything beyond is padding."""
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         self.pages.write(self.layer, self.places.positions, k, v)
@@ -99,24 +99,25 @@ class PagedCache:
 class DotProduct(Part):
     """softmax(q kᵀ / √K) v for each head: queries (B, H, T, K), keys and values (B, G, N, K) → (B, H, T, K)
 
-    Where there are fewer heads of keys than of queries, H / G neighbouring ones share one (Ainslie et al. 2023,
+    With fewer key heads than query heads, H / G neighbouring query heads share one key head (Ainslie et al. 2023,
     https://arxiv.org/abs/2305.13245). Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
 
     multiply: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.matmul)
-    """For decoding there is one whose bits depend on no neighbour."""
+    """The matrix product. Decoding replaces it by one in which a row's bits do not depend on the other rows."""
 
     multiple: int = 1
-    """Queries are made up to a multiple of this. On several threads the library keeps what each works on side by side,
-    and its products have other bits where that begins at no multiple of 16 bytes; with every fourth query it does."""
+    """The number of queries is padded to a multiple of this. With several threads, the library places the threads'
+    buffers side by side, and its products have other bits when a buffer is not aligned to 16 bytes; four queries are
+    enough to align it."""
 
     def __init__(self, dropout: float = 0.0, scale: float | None = None, normalise: Normaliser = softmax) -> None:
-        """Scores are multiplied by `scale`, 1 / √K by default."""
+        """Multiply scores by `scale`, by default 1 / √K."""
         super().__init__()
         self.dropout, self.scale, self.normalise = dropout, scale, normalise
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """`mask` says which scores count, or is added to them."""
+        """A boolean `mask` is True where a score counts; any other mask is added to the scores."""
         if self.normalise is softmax:
             dropout = self.dropout if self.training else 0.0
             time, grouped = q.shape[2], q.shape[1] != k.shape[1]
@@ -130,13 +131,13 @@ class DotProduct(Part):
         return self.found(self.weights(q, k, mask, causal), v)
 
     def found(self, weights: Tensor, v: Tensor) -> Tensor:
-        """What is there to be found with such weights (B, H, T, N)."""
+        """Return the average of the values under the given weights (B, H, T, N)."""
         dropout = self.dropout if self.training else 0.0
         weights = F.dropout(weights, dropout, dropout > 0)
         return self.multiply(weights, v.repeat_interleave(weights.shape[1] // v.shape[1], 1))
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """How much each query looks at each key: (B, H, T, N)"""
+        """Return the attention weights of each query over the keys: (B, H, T, N)."""
         k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
         scores = self.multiply(q, k.mT)
         scores = scores / q.shape[-1] ** 0.5 if self.scale is None else scores * self.scale
@@ -149,7 +150,7 @@ class DotProduct(Part):
 
 
 def turned(x: Tensor, rotation: Rotation | None) -> Tensor:
-    """x (B, T, H, K) with pairs of numbers (i, i + R / 2) turned by their angles; what is beyond R stays as it is.
+    """Rotate the pairs of numbers (i, i + R / 2) of x (B, T, H, K) by their angles; numbers beyond R are unchanged.
 
     Su et al. 2021, https://arxiv.org/abs/2104.09864
     """
@@ -161,9 +162,9 @@ def turned(x: Tensor, rotation: Rotation | None) -> Tensor:
 
 
 class SelfAttention(Part):
-    """q, k, v = W x; each head looks at the sequence with them; then an output map.
+    """q, k, v = W x; each head attends to the sequence; then an output map.
 
-    Where it is causal, a position looks at itself and at those before it.
+    If causal, a position attends only to itself and to earlier positions.
     """
 
     def __init__(
@@ -179,12 +180,12 @@ class SelfAttention(Part):
         scale: float | None = None,
         normalise: Normaliser = softmax,
     ) -> None:
-        """As many `key_heads` as `heads`, which share the width among them, by default."""
+        """By default, `key_heads` equals `heads`, and the heads divide the width among them."""
         super().__init__()
         if head_width is None and width % heads:
             raise ValueError(f"width {width} is not a multiple of {heads} heads")
         if key_heads is not None and heads % key_heads:
-            raise ValueError(f"{heads} heads are not a multiple of {key_heads} heads of keys")
+            raise ValueError(f"{heads} heads are not a multiple of {key_heads} key heads")
         self.heads, self.key_heads, self.causal = heads, key_heads or heads, causal
         self.head_width = head_width or width // heads
         inner, shared = heads * self.head_width, self.key_heads * self.head_width
@@ -196,10 +197,10 @@ class SelfAttention(Part):
     def forward(
         self, x: Tensor, cache: Cache | None = None, mask: Tensor | None = None, places: Places | None = None
     ) -> Tensor:
-        """`mask` (B, T) says which positions are real, for those that look ahead; padding comes last.
+        """`mask` (B, T) marks real positions, for attention that is not causal; padding comes last.
 
-        x is (B, T, D), or the R real positions alone, (R, D): nothing is computed where there is padding. `places` say
-        more about positions than their order; with a cache they are the cache's.
+        x is (B, T, D), or only the R real positions, (R, D), so that nothing is computed for padding. `places` carries
+        what a `Position` adds; with a cache, the cache's own places are used.
         """
         flat = x.dim() == 2
         qkv = self.query_key_value(x)
@@ -221,7 +222,7 @@ class SelfAttention(Part):
         return note(self, "output", self.output(joined[mask] if flat else joined))
 
     def _seen(self, mask: Tensor | None, places: Places | None) -> tuple[Tensor | None, bool]:
-        """What is added to scores, or which of them count, and whether a position sees only what is before it."""
+        """Return the mask for the scores, and whether attention should be causal besides."""
         real = None if mask is None or self.causal else mask[:, None, None]  # causal attention never sees padding
         if places is None or places.bias is None:
             return real, self.causal
@@ -232,9 +233,9 @@ class SelfAttention(Part):
 
 @dataclass
 class Source:
-    """Keys and values of sources for one layer, (S, G, N, K) each, and what is real of them, (S, N).
+    """Keys and values of sources for one layer, (S, G, N, K) each, and a mask of real positions, (S, N).
 
-    Row b looks at source `owner[b]`; without owners, each row at its own.
+    Row b attends to source `owner[b]`; without owners, to source b.
     """
 
     keys: Tensor
@@ -244,21 +245,22 @@ class Source:
 
     @cached_property
     def lengths(self) -> Tensor:
-        """How many positions are real, which come first: (S,)."""
+        """The number of real positions, which come first: (S,)."""
         return self.real.sum(1)
 
 
 @lru_cache(maxsize=64)
 def _in_order(sources: int, each: int, device: torch.device) -> Tensor:
-    """0, 0, ..., 1, 1, ...: the owners of rows that stand together, `each` so many. Every layer of every step asks."""
+    """0, 0, ..., 1, 1, ...: the owners of rows grouped by source, `each` rows per source. Cached, since every layer
+    needs it at every step."""
     return torch.arange(sources, device=device).repeat_interleave(each)
 
 
 def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor, ...]:
-    """Queries (B, T, ...) and what they look at, (S, ...) each, with the same number of rows.
+    """Give queries (B, T, ...) and the tensors of their sources, (S, ...) each, the same number of rows.
 
-    Row b looks at `owner[b]`. Where the rows of a source stand together, equally many of each, they become so many
-    more positions of one row, and nothing of the source is copied: (S, B / S · T, ...).
+    Row b attends to `owner[b]`. If rows are grouped by source, with the same number for each, the rows of a source
+    become further positions of one row, (S, B / S · T, ...), and no source is copied.
     """
     if owner is None:
         return queries, *shared
@@ -270,7 +272,7 @@ def meet(queries: Tensor, owner: Tensor | None, *shared: Tensor) -> tuple[Tensor
 
 
 class CrossAttention(Part):
-    """q = W x of the target, k, v = W y of the source; each head looks at the source; then an output map."""
+    """q = W x of the target, k, v = W y of the source; each head attends to the source; then an output map."""
 
     def __init__(
         self,
@@ -285,7 +287,7 @@ class CrossAttention(Part):
         scale: float | None = None,
         normalise: Normaliser = softmax,
     ) -> None:
-        """A source is as wide as the target by default; the others are as in `SelfAttention`."""
+        """By default, the source has the target's width; the other arguments are those of `SelfAttention`."""
         super().__init__()
         self.heads, self.key_heads, self.head_width = heads, key_heads or heads, head_width or width // heads
         inner, shared = heads * self.head_width, self.key_heads * self.head_width
@@ -296,7 +298,7 @@ class CrossAttention(Part):
         named_apart(self)
 
     def read(self, states: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The states of sources (S, N, D), or of their real positions alone, (R, D) → their keys and values,
+        """The states of sources (S, N, D), or of their real positions only, (R, D) → their keys and values,
         (S, G, N, K) each."""
         pairs = self.key_value(states) if real is None else spread(self.key_value(states), real)
         k, v = pairs.unflatten(-1, (2, self.key_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
@@ -318,9 +320,9 @@ def attended(
     causal: bool = False,
     rows: int | None = None,
 ) -> Tensor:
-    """What each head finds, (B, H, T, K), noted as `heads`, and the `weights` (B, H, T, N) with which it does.
+    """Return the output of each head, (B, H, T, K); note it as `heads`, and its attention weights (B, H, T, N).
 
-    `rows` is B, where rows of one source have become positions of one row.
+    `rows` is B, for queries whose rows `meet` has merged.
     """
     rows = rows or len(q)
     if changed(part, "weights"):
@@ -328,14 +330,14 @@ def attended(
         found = part.product.found(_together(weights, len(q)), v)
     else:
         if recorded(part, "weights"):
-            with torch.no_grad():  # beside the kernel, which has none
+            with torch.no_grad():  # in addition to the kernel, which does not return them
                 note(part, "weights", _apart(part.product.weights(q, k, mask, causal), rows))
         found = part.product(q, k, v, mask, causal)
     return note(part, "heads", _apart(found, rows))
 
 
 def _apart(x: Tensor, rows: int) -> Tensor:
-    """Heads over rows that `meet` has put together, (S, H, B / S · T, N) → (B, H, T, N)"""
+    """Separate rows that `meet` has merged: (S, H, B / S · T, N) → (B, H, T, N)"""
     if len(x) == rows:
         return x
     sources, heads, _, width = x.shape
@@ -350,7 +352,7 @@ def _together(x: Tensor, sources: int) -> Tensor:
 
 
 def spread(flat: Tensor, real: Tensor) -> Tensor:
-    """What belongs to the real positions of (B, T), (R, D) → (B, T, D), with zeros elsewhere."""
+    """Put (R, D) at the real positions of (B, T) → (B, T, D), with zeros elsewhere."""
     spread = flat.new_zeros(*real.shape, flat.shape[1])
     spread[real] = flat
     return spread

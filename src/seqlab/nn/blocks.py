@@ -1,4 +1,4 @@
-"""The Transformer's block and its feed-forward part.
+"""The Transformer block and its feed-forward part.
 
 B batch · T time · D width
 """
@@ -30,7 +30,7 @@ def gelu(x: Tensor) -> Tensor:
 
     Hendrycks & Gimpel 2016, https://arxiv.org/abs/1606.08415
     """
-    if torch.compiler.is_compiling():  # the second form: in compiled kernels exp is four times as fast as tanh
+    if torch.compiler.is_compiling():  # the second form: in compiled kernels, exp is four times as fast as tanh
         scale = 2 * math.sqrt(2 / math.pi)
         return x * torch.sigmoid(x * (scale + 0.044715 * scale * x * x))
     return F.gelu(x, approximate="tanh")
@@ -41,7 +41,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": torc
 
 
 class FeedForward(Part):
-    """W₂ g(W₁ x), with the tanh form of gelu as in GPT, relu as in 2017, or swish."""
+    """W₂ g(W₁ x), where g is the tanh form of gelu as in GPT, relu as in the 2017 paper, or swish."""
 
     def __init__(self, width: int, hidden_width: int, activation: Activation = "gelu", bias: bool = True) -> None:
         super().__init__()
@@ -70,9 +70,9 @@ class GatedFeedForward(Part):
 
 
 class Block(Part):
-    """x + attend(norm(x)), then x + cross_attend(norm(x)) to a source if there is one, then x + feed(norm(x)).
+    """x + attend(norm(x)), then x + cross_attend(norm(x)) if there is a source, then x + feed(norm(x)).
 
-    Norms stand before the parts, as in GPT-2, or after the sums, norm(x + attend(x)), as in 2017.
+    Norms come before the parts, as in GPT-2, or after the sums, norm(x + attend(x)), as in the 2017 paper.
     """
 
     def __init__(
@@ -118,33 +118,33 @@ class Block(Part):
 
 
 class TransformerSettings(Settings):
-    """What the recipes of all Transformers say of their blocks: how many there are, of which size, from which parts."""
+    """The settings of the blocks that all Transformers share: their number, sizes and parts."""
 
     width: int = Field(default=128, gt=0)
     depth: int = Field(default=2, gt=0, le=1000)
     heads: int = Field(default=4, gt=0)
     key_heads: int | None = Field(default=None, gt=0)
-    """Heads of keys and values, each of which several heads share; as many as `heads` by default."""
+    """Number of key and value heads, each shared by heads / key_heads query heads; `heads` by default."""
     head_width: int | None = Field(default=None, gt=0)
-    """width / heads by default."""
+    """Width of a head; width / heads by default."""
     scores: NormaliserName = "softmax"
-    """What makes weights of scores: softmax; `sparse`, with exact zeros (1.5-entmax); or `quiet`, a softmax that may
-    look at nothing."""
+    """How scores become attention weights: `softmax`; `sparse`, with exact zeros (1.5-entmax); or `quiet`, a softmax
+    whose weights may all be near zero."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Apart, because it costs the fused kernel on the CPU."""
+    """Dropout of attention weights. It has its own key because it rules out the fused kernel on the CPU."""
     hidden_width: int | None = Field(default=None, gt=0)
-    """The width of the hidden layer of feed-forward parts; 4 · width by default."""
+    """Width of the hidden layer in feed-forward parts; 4 · width by default."""
     activation: Activation = "gelu"
     gated: bool = False
-    """Whether feed-forward parts multiply what they read by a gate: W₂ (g(V x) ∘ W₁ x)."""
+    """Whether feed-forward parts are gated: W₂ (g(V x) ∘ W₁ x)."""
     bias: bool = True
-    """Of all linear maps in the blocks."""
+    """Whether the linear maps in the blocks have a bias."""
     norm: NormName = "layer"
     norm_first: bool = True
-    """x + part(norm(x)), or norm(x + part(x)) as in 2017, which needs a warmup."""
+    """If true, x + part(norm(x)); otherwise norm(x + part(x)) as in the 2017 paper, which needs a warmup."""
     epsilon: float = Field(default=1e-5, gt=0)
-    """Of the norms."""
+    """ε in the norms, for numerical stability."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -160,7 +160,7 @@ class TransformerSettings(Settings):
 
     @property
     def attention(self) -> dict[str, Any]:
-        """What self- and cross-attention are made with."""
+        """Arguments for self- and cross-attention."""
         return {
             "width": self.width,
             "heads": self.heads,
@@ -172,14 +172,14 @@ class TransformerSettings(Settings):
         }
 
     def embedded(self, position: PositionSettings) -> int:
-        """How wide embeddings are, beside what a position takes."""
+        """The width of the embeddings: what positions leave of `width`."""
         if position.taken >= self.width:
             what, hint = f"{position.taken} of {self.width} numbers leave none for the words", "lower it"
             raise RecipeError(what, where="model.position.concatenate", hint=hint)
         return self.width - position.taken
 
     def shape(self, length: int | None = None, causal: bool = True) -> PositionShape:
-        """What positions have to fit."""
+        """The sizes that a position part has to fit."""
         return PositionShape(self.width, self.heads, self.head_width or self.width // self.heads, length, causal)
 
 
@@ -189,7 +189,7 @@ def feed_forward(settings: TransformerSettings) -> FeedForward | GatedFeedForwar
 
 
 def start_as_gpt2(model: nn.Module, depth: int) -> None:
-    """Normal with 0.02, the maps that end a residual branch smaller by √(2 depth), biases at zero."""
+    """Draw weights with standard deviation 0.02, over √(2 depth) at the end of residual branches; zero the biases."""
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)

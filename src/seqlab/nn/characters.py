@@ -1,4 +1,4 @@
-"""A word's vector from its characters: for endings, capitals, and words that were never seen.
+"""Word vectors computed from characters, which show endings, capitals, and words never seen in training.
 
 U words · L characters · E width of a character · W width of a word
 """
@@ -22,20 +22,20 @@ CharacterSettings = Annotated[SerializeAsAny[PartSettings] | None, Kind("charact
 
 
 def character_reader(settings: PartSettings, alphabet_size: int) -> CharacterReader:
-    """The part that a recipe names."""
+    """Return the character reader that a recipe names."""
     if not alphabet_size:
-        hint = "leave model.characters out, or choose a task that reads words"
+        hint = "remove model.characters, or choose a task that reads words"
         raise RecipeError("this task has no characters of words", where="model.characters", hint=hint)
     reader: CharacterReader = registry.find("characters", settings.kind)(settings, alphabet_size)
     return reader
 
 
 class CharacterReader(nn.Module, ABC):
-    """Reads spellings (U, L): numbers of characters, 0 where a word is over. Owns the characters' embeddings."""
+    """Reads spellings (U, L): character ids, 0 after the end of a word. Owns the character embeddings."""
 
     Settings: ClassVar[type[PartSettings]]
     width: int
-    """Of a word's vector."""
+    """Width of a word's vector."""
 
     def __init__(self, alphabet_size: int, embedding: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class CharacterReader(nn.Module, ABC):
 
 
 class RecurrentCharacters(CharacterReader):
-    """[→h_L; ←h_1]: what a recurrent net knows of a word that it has read in both directions.
+    """[→h_L; ←h_1]: the last states of a recurrent net that reads the word in both directions.
 
     Ling et al. 2015, https://arxiv.org/abs/1508.02096; Lample et al. 2016, https://arxiv.org/abs/1603.01360
     """
@@ -56,9 +56,9 @@ class RecurrentCharacters(CharacterReader):
     class Settings(PartSettings):
         cell: Annotated[SerializeAsAny[PartSettings], Kind("cell")] = Field(default="lstm", validate_default=False)  # type: ignore[assignment]
         width: int = Field(default=25, gt=0)
-        """Of each direction."""
+        """Width of the state in each direction."""
         embedding: int = Field(default=25, gt=0)
-        """The width of a character."""
+        """Width of a character embedding."""
 
     def __init__(self, settings: Settings, alphabet_size: int) -> None:
         super().__init__(alphabet_size, settings.embedding)
@@ -73,18 +73,18 @@ class RecurrentCharacters(CharacterReader):
 
 
 class ConvolutionalCharacters(CharacterReader):
-    """max_t (W [x_{t−k}; …; x_{t+k}] + b): the best match of each pattern anywhere in a word, with zeros around it.
+    """max_t (W [x_{t−k}; …; x_{t+k}] + b): the best match of each filter anywhere in a word, which is zero-padded.
 
     dos Santos & Zadrozny 2014; Ma & Hovy 2016, https://arxiv.org/abs/1603.01354
     """
 
     class Settings(PartSettings):
         width: int = Field(default=30, gt=0)
-        """How many patterns."""
+        """Number of filters."""
         embedding: int = Field(default=30, gt=0)
-        """The width of a character."""
+        """Width of a character embedding."""
         reach: int = Field(default=1, ge=0)
-        """k: how many characters to each side a pattern sees."""
+        """k: the number of characters that a filter sees on each side."""
 
     def __init__(self, settings: Settings, alphabet_size: int) -> None:
         super().__init__(alphabet_size, settings.embedding)

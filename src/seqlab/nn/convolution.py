@@ -1,4 +1,4 @@
-"""Convolution over the past, in pieces of any length: what a piece has to know of those before is its state.
+"""Causal convolution over a sequence in pieces of any length; the state carries the past from piece to piece.
 
 B batch · T time · D width · K kernel size · P = (K − 1) · dilation past positions
 """
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 class CausalConvolution(nn.Module):
-    """y_t = W [x_{t − (K−1)d}; …; x_{t−d}; x_t] + b; before the text there are zeros.
+    """y_t = W [x_{t − (K−1)d}; …; x_{t−d}; x_t] + b, with zeros before the text.
 
-    One product with the K positions side by side: on the CPU it is as fast as the library's convolution, and a row's
-    bits do not depend on its neighbours once the map is packed for decoding.
+    Computed as one product with the K positions side by side. On the CPU this is as fast as the library's convolution,
+    and once the map is packed for decoding, a row's bits do not depend on its neighbours.
     """
 
     def __init__(self, width: int, out: int, kernel_size: int, dilation: int = 1) -> None:
@@ -22,7 +22,7 @@ class CausalConvolution(nn.Module):
         self.linear = nn.Linear(kernel_size * width, out)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """x (B, T, D) after `before` (B, P, D) → y (B, T, out), and all that was read (B, P + T, D)."""
+        """x (B, T, D), preceded by `before` (B, P, D) → y (B, T, out), and both together (B, P + T, D)."""
         if before is None:
             before = x.new_zeros(x.shape[0], self.past, x.shape[2])
         history = torch.cat([before, x], 1)
@@ -32,7 +32,7 @@ class CausalConvolution(nn.Module):
 
 
 def last_positions(history: Tensor, past: int, mask: Tensor | None = None) -> Tensor:
-    """The last `past` real positions of a history (B, past + T, ...); `mask` (B, T) says which of the T are real."""
+    """Return the last `past` real positions of a history (B, past + T, ...); `mask` (B, T) marks the real ones of T."""
     if mask is None:
         return history[:, history.shape[1] - past :].clone()  # so that the rest need not be kept
     places = mask.sum(1, keepdim=True) + torch.arange(past, device=mask.device)

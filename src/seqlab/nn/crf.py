@@ -1,4 +1,4 @@
-"""The linear-chain conditional random field: tags of a sentence that depend on their neighbours.
+"""The linear-chain conditional random field, in which each tag of a sentence depends on its neighbours.
 
 B rows · T positions · N tags
 """
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 FORBIDDEN = -1e4
-"""Added to the score of what is forbidden. exp of it is exactly 0, and unlike −∞ it has a gradient."""
+"""Added to the scores of forbidden transitions. Its exp is exactly 0, and unlike −∞ it has a gradient."""
 
 
 class CRF(nn.Module):
     """score(y) = a(y_1) + Σ_t s_t(y_t) + Σ_t A(y_{t−1}, y_t) + b(y_T),  p(y | s) = exp score(y) / Σ_y' exp score(y')
 
-    Lafferty, McCallum & Pereira 2001; over a recurrent net: Huang et al. 2015, https://arxiv.org/abs/1508.01991.
-    `allowed` (N + 1, N + 1) says which tag may follow which; its last row is the beginning, its last column the end.
-    What is not allowed has probability 0. Real positions come first in a row, and there is at least one.
+    Lafferty, McCallum & Pereira 2001; on top of a recurrent net: Huang et al. 2015, https://arxiv.org/abs/1508.01991.
+    `allowed` (N + 1, N + 1) is True where one tag may follow another; its last row is the beginning, its last column
+    the end. Anything else has probability 0. Real positions come first in a row, and there is at least one.
     """
 
     forbidden: Tensor
@@ -34,7 +34,7 @@ class CRF(nn.Module):
         return self.log_partition(scores, mask) - self.path_scores(scores, tags, mask)
 
     def path_scores(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """The score of one sequence of tags a row."""
+        """The score of one tag sequence per row."""
         first, transitions, last = self._weights()
         own = scores.gather(-1, tags[..., None])[..., 0]  # (B, T)
         steps = own[:, 1:] + transitions[tags[:, :-1], tags[:, 1:]]
@@ -51,7 +51,7 @@ class CRF(nn.Module):
         return (alpha + last).logsumexp(1)
 
     def best(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """The most probable tags (B, T) by the Viterbi algorithm; 0 where nothing is real."""
+        """The most probable tags (B, T) by the Viterbi algorithm; 0 at padding."""
         first, transitions, last = self._weights()
         alpha, came_from = first + scores[:, 0], []
         stay = torch.arange(scores.shape[-1], device=scores.device)
@@ -65,7 +65,7 @@ class CRF(nn.Module):
         return torch.stack(path[::-1], 1).masked_fill(~mask, 0)
 
     def possible(self, tags: Tensor, mask: Tensor) -> Tensor:
-        """Which rows (B,) are sequences that are allowed."""
+        """Which rows (B,) are allowed sequences."""
         outside = torch.full_like(tags[:, :1], len(self.first))
         real = torch.cat([tags.masked_fill(~mask, len(self.first)), outside], 1)  # after the last real one, the end
         broken = self.forbidden[torch.cat([outside, real[:, :-1]], 1), real]
@@ -73,6 +73,6 @@ class CRF(nn.Module):
         return ~(broken & counts).any(1)
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        """a (N,), A (N, N) and b (N,), less what is forbidden."""
+        """a (N,), A (N, N) and b (N,), with a penalty where transitions are forbidden."""
         penalty = self.forbidden * FORBIDDEN
         return self.first + penalty[-1, :-1], self.transitions + penalty[:-1, :-1], self.last + penalty[:-1, -1]

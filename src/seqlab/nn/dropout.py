@@ -1,4 +1,4 @@
-"""Dropout, in the ways that need no knowledge of what they drop from.
+"""Dropout in the forms that need to know nothing about the layer they are applied to.
 
 B batch · T time · D width · V vocabulary
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 Mask = Literal["position", "sequence"]
-"""What a mask of dropout is for: one position, or a whole sequence (variational)."""
+"""The extent of a dropout mask: one position, or a whole sequence (variational)."""
 
 
 def dropout(rate: float, mask: Mask = "position") -> nn.Module:
@@ -19,9 +19,9 @@ def dropout(rate: float, mask: Mask = "position") -> nn.Module:
 
 
 class Dropout(nn.Dropout):
-    """Each number is zero with probability p, or divided by 1 − p.
+    """Sets each number to zero with probability p, and divides the others by 1 − p.
 
-    By hand on the CPU, where the library draws a number of 64 bits for each: sixteen are enough, and take a third of
+    Hand-written on the CPU, where the library draws 64 random bits per number: sixteen are enough, and take a third of
     the time (benchmarks/small_parts.py).
     """
 
@@ -53,7 +53,7 @@ class VariationalDropout(nn.Module):
 
 
 class EmbeddingDropout(nn.Module):
-    """Drops words, not numbers: all occurrences of a word in a batch become zero together.
+    """Drops whole words: all occurrences of a word in a batch become zero together.
 
     Gal & Ghahramani 2016; Merity et al. 2018, https://arxiv.org/abs/1708.02182
     """

@@ -1,4 +1,4 @@
-"""Token embeddings, which may also be the output layer (tied weights), and what else a source is made of.
+"""Token embeddings, which may also serve as the output layer (tied weights), and embeddings of labels and numbers.
 
 B rows · N positions · D width · V vocabulary
 """
@@ -13,17 +13,17 @@ from torch.nn import functional as F
 
 
 class TokenEmbedding(nn.Embedding):
-    """E[w], and with tied weights also the logits E h (Press & Wolf 2017, https://arxiv.org/abs/1608.05859)."""
+    """E[w] and, with tied weights, also the logits E h (Press & Wolf 2017, https://arxiv.org/abs/1608.05859)."""
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(states, self.weight)
 
 
 class Conditions(nn.Module):
-    """What a source is made of beside words: ids from V on are labels, and places of numbers.
+    """Embeds sources that contain labels and numbers besides words: ids from V on.
 
-    x = L[w − V] for a label, and L[w − V] + value · M[w − V] for the place of a number: every number of a vector is a
-    position of its own, with a name and a size, that attention can look at.
+    x = L[w − V] for a label and L[w − V] + value · M[w − V] for a number, so that every number of a vector has its own
+    position, with a name and a size, for attention to look at.
     """
 
     def __init__(self, vocab_size: int, extras: int, width: int) -> None:
@@ -33,7 +33,7 @@ class Conditions(nn.Module):
         self.sizes = nn.Embedding(extras, width) if extras else None
 
     def forward(self, source: Mapping[str, Tensor], words: nn.Module) -> Tensor:
-        """`tokens` (B, N), and `values` (B, N) where there are numbers → (B, N, D)."""
+        """`tokens` (B, N), and `values` (B, N) if there are numbers → (B, N, D)."""
         tokens = source["tokens"]
         if self.names is None or self.sizes is None:
             return words(tokens)  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
-"""Several linear maps of one input, stored and multiplied as one, and known by their own names wherever weights are
-saved, loaded, imported or adapted."""
+"""Several linear maps of one input, stored and multiplied as one. They keep their own names wherever weights are saved,
+loaded, imported or adapted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 
 class Fused(nn.Linear):
-    """[W₁; W₂; ...] x + [b₁; b₂; ...], with the widths of the outputs by name: {"query": 64, "key": 64, "value": 64}
+    """[W₁; W₂; ...] x + [b₁; b₂; ...], with output widths by name: {"query": 64, "key": 64, "value": 64}
 
-    It stands in its owner under one name, and `named_apart` gives it the others.
+    Its owner holds it under a single name; `named_apart` adds the names of the separate maps.
     """
 
     def __init__(self, inputs: int, outputs: Mapping[str, int], bias: bool = True) -> None:
@@ -22,7 +22,7 @@ class Fused(nn.Linear):
 
     @classmethod
     def of(cls, outputs: Mapping[str, int], weight: Tensor, bias: Tensor | None) -> Fused:
-        """With weights that are there already."""
+        """Make a fused map from existing weights."""
         fused = cls.__new__(cls)
         fused._take(outputs, weight, bias)
         return fused
@@ -33,18 +33,18 @@ class Fused(nn.Linear):
         self.outputs, self.weight, self.bias = dict(outputs), weight, bias  # type: ignore[assignment]
 
     def apart(self, tensor: Tensor) -> dict[str, Tensor]:
-        """The rows of a weight or a bias that belong to each map."""
+        """Split a weight or a bias into the rows of each map."""
         return dict(zip(self.outputs, tensor.split_with_sizes(list(self.outputs.values())), strict=True))
 
 
 def named_apart(owner: nn.Module) -> None:
-    """In the state of `owner`, the maps of its fused ones stand side by side: `query.weight`, `key.weight`, ..."""
+    """Make the state dict of `owner` list the maps inside fused ones separately: `query.weight`, `key.weight`, ..."""
     owner.register_state_dict_post_hook(_split)  # type: ignore[no-untyped-call]
     owner.register_load_state_dict_pre_hook(_merge)  # type: ignore[no-untyped-call]
 
 
 def _parts(owner: nn.Module, prefix: str) -> list[tuple[Fused, str, str]]:
-    """Each fused map in an owner, with the kinds of tensors it has and their full names."""
+    """Return one entry per tensor of each fused map: the map, "weight" or "bias", and the full name."""
     return [
         (part, kind, f"{prefix}{name}.{kind}")
         for name, part in _fused(owner)
@@ -75,7 +75,7 @@ def _merge(owner: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> 
 
 
 def _adapters(owner: nn.Module, prefix: str) -> list[tuple[str, str]]:
-    """How the names of adapters begin in a fused map, and in a checkpoint."""
+    """Return the name prefixes of adapters, in a fused map and in a checkpoint."""
     return [
         (f"{prefix}{name}.adapters.{one}.", f"{prefix}{one}.adapter.")
         for name, part in _fused(owner)

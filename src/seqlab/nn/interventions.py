@@ -1,4 +1,4 @@
-"""Changes to what parts note, while a model runs: a head, a unit or a state is set, scaled or replaced.
+"""Interventions: set, scale or replace heads, units or states while a model runs.
 
 >>> with intervene(model, {("decoder.blocks.3.attend", "heads"): Scale(0, heads=2)}):
 ...     model(tokens)
@@ -19,30 +19,30 @@ from seqlab.errors import SeqlabError, nearest
 from seqlab.nn.recording import Observer, Steps, observing
 
 Index = int | Sequence[int] | None
-"""One, or several, or all of them."""
+"""One index, several, or None for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change(ABC):
-    """What becomes of a value (..., T, D), or (B, H, T, D) where there are heads; all of it by default.
+    """A change to a noted value (..., T, D), or (B, H, T, D) with heads; to all of it by default.
 
-    Positions are those of a call: one that reads a single token has one, whatever was read before. A recurrence goes
-    one by one, and what it notes then is (B, D).
+    Positions are counted within a call: a call that reads one token has one position, whatever was read before.
+    Recurrent loops note one step at a time, as (B, D).
     """
 
     heads: Index = None
     positions: Index = None
     units: Index = None
-    """Numbers of the last dimension; of attention weights, the positions that are looked at."""
+    """Indices in the last dimension; for attention weights, the positions attended to."""
 
     @abstractmethod
     def new(self, old: Tensor, place: _Positions) -> Tensor:
-        """What takes the place of the chosen part."""
+        """Return the replacement for the chosen part."""
 
     def of(self, value: Tensor, place: _Positions) -> Tensor:
-        """The whole value with the chosen part changed; gradients flow through it."""
+        """Return the whole value with the chosen part changed; gradients flow through it."""
         if self.heads is not None and value.dim() < 4:
-            raise SeqlabError("there are no heads in what is noted here", hint="choose positions or units")
+            raise SeqlabError("the value noted here has no heads", hint="choose positions or units")
         chosen: dict[int, list[int]] = {}
         if self.heads is not None:
             chosen[-3] = _within(self.heads, value.shape[-3], "head")
@@ -55,7 +55,7 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class Set(Change):
-    """A number, or a tensor that can be expanded to what it replaces."""
+    """Sets the chosen part to a number, or to a tensor that can be expanded to its shape."""
 
     value: float | Tensor
 
@@ -65,7 +65,7 @@ class Set(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """A factor, or a tensor of them."""
+    """Multiplies the chosen part by a factor, or by a tensor of factors."""
 
     factor: float | Tensor
 
@@ -75,25 +75,25 @@ class Scale(Change):
 
 @dataclass(frozen=True)
 class Replace(Change):
-    """A function of the chosen part, (..., T, D); in a recurrence of each step, (B, D)."""
+    """Replaces the chosen part, (..., T, D), by a function of it; in a recurrent loop, step by step, (B, D)."""
 
     function: Callable[[Tensor], Tensor]
 
     def new(self, old: Tensor, place: _Positions) -> Tensor:
-        with torch._C.DisableTorchFunction():  # products in it are not those of a cell
+        with torch._C.DisableTorchFunction():  # its products are not products of the cell
             return _expanded(self.function(old).to(old), old)
 
 
 @contextmanager
 def intervene(model: nn.Module, changes: Mapping[tuple[str, str], Change]) -> Iterator[None]:
-    """Inside, what parts note is changed, and the model goes on with it: {(module path, name): change}.
+    """Within the context, change what parts note; the model continues with it: {(module path, name): change}.
 
-    A * in a path stands for anything. A change that nothing was reached by is an error in the end. What a fused kernel
-    would not show is computed by plain PyTorch.
+    A * in a path matches anything. A change that never applied raises an error on exit. Values hidden inside a fused
+    kernel are computed by plain PyTorch instead.
     """
     for place in changes:
         if not isinstance(place, tuple) or len(place) != 2:
-            raise SeqlabError(f"{place!r} is no place", hint='give a path and a name: ("blocks.3.attend", "heads")')
+            raise SeqlabError(f"{place!r} is not a place", hint='give a path and a name: ("blocks.3.attend", "heads")')
     one = _Interventions(model, changes)
     with observing(one):
         yield
@@ -110,7 +110,7 @@ class _Interventions(Observer):
         self.noted: dict[int, set[str]] = defaultdict(set)
 
     def watches(self, part: nn.Module, name: str | None) -> bool:
-        if name is not None:  # a part that asks about a name is one that can note it
+        if name is not None:  # a part that asks about a name can note it
             for _, _, number in self.at.get(part, ()):
                 self.noted[number].add(name)
         return super().watches(part, name)
@@ -134,16 +134,16 @@ class _Interventions(Observer):
                 continue
             if not (noted := self.noted[number]):
                 raise SeqlabError(
-                    f"'{path}' noted nothing", hint="it never ran here, or it is a part that notes nothing"
+                    f"'{path}' noted nothing", hint="it did not run here, or it is a part that notes nothing"
                 )
             if name not in noted:
                 raise SeqlabError(f"'{path}' notes no '{name}'", hint=nearest(name, noted))
             what = f"no call of '{path}' had position {change.positions}"
-            raise SeqlabError(what, hint="positions are counted from the first that a call reads")
+            raise SeqlabError(what, hint="positions are counted from the first one that a call reads")
 
 
 class _Positions:
-    """Which positions of a value are meant: `here` among its own, `meant` among the `count` that the change names."""
+    """The positions that a change selects: `here` within the value, `meant` within the `count` that it names."""
 
     def __init__(self, index: Index, value: Tensor, steps: Steps | None) -> None:
         self.alone = steps is not None and steps.alone
@@ -154,7 +154,7 @@ class _Positions:
         self.meant, self.here, self.count = [n for n, _ in here], [p for _, p in here], len(wanted)
 
     def of(self, given: float | Tensor, old: Tensor) -> Tensor:
-        """What is given for all positions (..., T, D), or for any of them (..., 1, D), for those that are here."""
+        """The part of `given` for the positions that are here; it has all (..., T, D), or one for any (..., 1, D)."""
         value = torch.as_tensor(given, dtype=old.dtype, device=old.device)
         if value.dim() > 1 and value.shape[-2] == self.count:
             value = value[..., self.meant, :]
@@ -166,7 +166,7 @@ class _Positions:
 
 
 def _changed(value: Tensor, chosen: list[tuple[int, list[int]]], change: Callable[[Tensor], Tensor]) -> Tensor:
-    """A value with `change` of a part in the place of the part, which is chosen by numbers in some dimensions."""
+    """Return a value with `change` applied to the part that `chosen` selects: indices in some of its dimensions."""
     if not chosen:
         return change(value)
     (dim, numbers), *rest = chosen
@@ -183,7 +183,7 @@ def _expanded(value: Tensor, old: Tensor) -> Tensor:
 
 def _misfit(value: Tensor, old: Tensor) -> SeqlabError:
     what = f"a value of shape {tuple(value.shape)} does not fit {tuple(old.shape)}"
-    return SeqlabError(what, hint="give a number, or (B, T, D) or (B, H, T, D) as it is noted")
+    return SeqlabError(what, hint="give a number, or a tensor (B, T, D) or (B, H, T, D) like the noted value")
 
 
 def _listed(index: int | Sequence[int]) -> list[int]:

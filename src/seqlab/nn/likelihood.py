@@ -1,4 +1,4 @@
-"""−log p(target) by a softmax, and its gradients, a few rows at a time.
+"""−log p(target) under a softmax, and its gradients, computed a few rows at a time.
 
 N positions · D width · V vocabulary
 """
@@ -18,13 +18,13 @@ from seqlab.native.compiler import compiled
 
 SOURCE = Path(__file__).with_name("softmax.cpp")
 ROWS = 256
-"""Logits of so many positions are computed, used and forgotten. More are no faster, and take more memory."""
+"""The number of positions whose logits are held at a time. More are no faster and take more memory."""
 
 
 def softmax_losses(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
     """(1 − ε) (−log p_target) + ε mean_k (−log p_k), p = softmax(W h + b): (N, D), (V, D), (V,), (N,) → (N,)
 
-    On the CPU gradients are computed on the way there, so that no more than ROWS · V logits are ever held.
+    On the CPU, gradients are computed along with the losses, so that at most ROWS · V logits are held at a time.
     """
     parts = [states, weight] if bias is None else [states, weight, bias]
     plain = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in parts)
@@ -36,7 +36,7 @@ def softmax_losses(states: Tensor, weight: Tensor, bias: Tensor | None, targets:
 
 
 def _all_are_tokens(targets: Tensor, count: int, vocabulary: int) -> bool:
-    """What compiled code relies on; whatever else the library allows, or refuses, is left to it."""
+    """Whether targets are what the compiled code needs; the library accepts or rejects everything else."""
     if targets.dtype != torch.long or targets.shape != (count,) or not count:
         return False
     least, most = targets.aminmax()
@@ -44,7 +44,7 @@ def _all_are_tokens(targets: Tensor, count: int, vocabulary: int) -> bool:
 
 
 class _Losses(torch.autograd.Function):
-    """∂loss/∂logits = p − (1 − ε) y − ε / V, of which the gradients of h, W and b are products."""
+    """∂loss/∂logits = p − (1 − ε) y − ε / V; the gradients of h, W and b are products with it."""
 
     @staticmethod
     def forward(
@@ -58,9 +58,9 @@ class _Losses(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradients, ctx.gradients = ctx.gradients, None  # given away, and computed again if they are asked for again
+        gradients, ctx.gradients = ctx.gradients, None  # given away; a second backward pass recomputes them
         scale = upstream[0]
-        if gradients is None or not bool((upstream == scale).all()):  # or each position counts differently
+        if gradients is None or not bool((upstream == scale).all()):  # positions with different weights
             states, weight, bias, targets = ctx.saved_tensors
             _, gradients = _computed(states, weight, bias, targets, ctx.smoothing, upstream)
         else:
@@ -72,7 +72,7 @@ class _Losses(torch.autograd.Function):
 def _computed(
     states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, scales: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
-    """The losses, and the gradients of states, weight and bias where each loss counts `scales` times."""
+    """Return the losses, and the gradients of states, weight and bias, with each loss multiplied by `scales`."""
     losses, of_states = states.new_empty(len(states)), torch.empty_like(states)
     of_weight, of_bias = torch.empty_like(weight), weight.new_zeros(len(weight))
     for start in range(0, len(states), ROWS):
@@ -80,16 +80,16 @@ def _computed(
         slope, own = states[rows] @ weight.t(), None if scales is None else scales[rows].contiguous()
         losses[rows] = slopes(slope, bias, targets[rows], own, smoothing)
         torch.mm(slope, weight, out=of_states[rows])
-        of_weight.addmm_(slope.t(), states[rows], beta=min(start, 1))  # 0: what was there before is not read
+        of_weight.addmm_(slope.t(), states[rows], beta=min(start, 1))  # 0: old contents are not read
         if bias is not None:
             of_bias += slope.sum(0)
     return losses, [of_states, of_weight, of_bias]
 
 
 def slopes(logits: Tensor, bias: Tensor | None, targets: Tensor, scales: Tensor | None, smoothing: float) -> Tensor:
-    """The losses of logits without their bias, (N, V) → (N,); the logits become ∂loss/∂logits times `scales`.
+    """The losses of logits without bias, (N, V) → (N,); in place, the logits become ∂loss/∂logits times `scales`.
 
-    By hand, because the library passes many times over numbers that have left the caches (benchmarks/small_parts.py).
+    Hand-written, because the library makes many passes over data that has left the caches (benchmarks/small_parts.py).
     """
     kernels = library()
     if kernels is None:
@@ -119,7 +119,7 @@ def slopes_by_library(
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """`softmax.cpp` compiled for this machine; None where that cannot be had."""
+    """`softmax.cpp` compiled for this machine; None if it cannot be compiled."""
     kernels = compiled(SOURCE.read_text(encoding="utf-8"))
     if kernels is not None:
         pointer, count = ctypes.c_void_p, ctypes.c_int64

@@ -1,6 +1,6 @@
-"""What makes weights of scores: all of them positive, most of them zero, or together less than one.
+"""Normalisers turn scores into weights: all of them positive, most of them zero, or with a sum below one.
 
-Each is a function of scores (..., N) that may be −∞ where there is nothing to look at.
+Each is a function of scores (..., N), which are −∞ at positions that are masked.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def entmax(scores: Tensor) -> Tensor:
-    """1.5-entmax, which has exact zeros: p_i = max(z_i / 2 − τ, 0)², with τ such that they sum to 1.
+    """1.5-entmax, which has exact zeros: p_i = max(z_i / 2 − τ, 0)², with τ such that the weights sum to 1.
 
-    Among the k largest z / 2, τ = mean − √((1 − k · variance) / k); the right k is the largest whose τ is not above its
-    last z / 2. Peters et al. 2019, https://arxiv.org/abs/1905.05702
+    Over the k largest z / 2, τ = mean − √((1 − k · variance) / k); k is the largest for which τ does not exceed the
+    smallest of these. Peters et al. 2019, https://arxiv.org/abs/1905.05702
     """
     z = scores / 2
     z = z - z.amax(-1, keepdim=True)
-    ranked = z.sort(-1, descending=True).values.clamp(min=-1e4)  # −∞ is as far out as this
+    ranked = z.sort(-1, descending=True).values.clamp(min=-1e4)  # −∞ would make NaN
     k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
     mean = ranked.cumsum(-1) / k
     spread = (ranked.square().cumsum(-1) - k * mean.square()).clamp(min=0)
@@ -38,7 +38,7 @@ def entmax(scores: Tensor) -> Tensor:
 
 
 def quiet_softmax(scores: Tensor) -> Tensor:
-    """p_i = e^{z_i} / (1 + Σ_j e^{z_j}): a head whose scores are all low looks at nothing."""
+    """p_i = e^{z_i} / (1 + Σ_j e^{z_j}): if all scores of a head are low, it attends to nothing."""
     nothing = scores.new_zeros(()).expand(*scores.shape[:-1], 1)
     return torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
 

@@ -1,4 +1,4 @@
-"""Norms, and how a recipe names one.
+"""Normalisation layers and their names in recipes.
 
 D width
 """
@@ -11,13 +11,13 @@ from typing import Literal
 from torch import nn
 
 Norm = Callable[[], nn.Module]
-"""Makes a norm of the width that a model has."""
+"""Makes a norm of the model's width."""
 NormName = Literal["layer", "rms"]
 
 
 def norm_of(name: NormName, width: int, epsilon: float = 1e-5) -> Norm:
-    """What makes (x − mean) / √(variance + ε) ∘ w + b, or x / √(mean of squares + ε) ∘ w (Zhang & Sennrich 2019,
-    https://arxiv.org/abs/1910.07467)."""
+    """Return a function that makes norms: `layer`, (x − mean) / √(variance + ε) ∘ w + b, or `rms`,
+    x / √(mean of squares + ε) ∘ w (Zhang & Sennrich 2019, https://arxiv.org/abs/1910.07467)."""
     if name == "rms":
         return lambda: nn.RMSNorm(width, epsilon)
     return lambda: nn.LayerNorm(width, epsilon)

@@ -1,4 +1,4 @@
-"""Output layers: from a state to the probabilities of the next token, over all of them or over fewer.
+"""Output layers: from states to the probabilities of the next token, over the whole vocabulary or a part of it.
 
 N positions · D width · V vocabulary
 """
@@ -22,19 +22,19 @@ from seqlab.nn.likelihood import softmax_losses
 from seqlab.recipe import Kind, PartSettings
 
 LARGE = 1 << 20
-"""Logits from which on the library's way is slower than a few rows at a time."""
+"""From this number of logits on, a few rows at a time are faster than the library's cross-entropy."""
 
 OutputSettings = Annotated[SerializeAsAny[PartSettings], Kind("output")]
 
 
 def output_layer(settings: PartSettings, width: int, vocab_size: int, embedding: nn.Module | None) -> OutputLayer:
-    """The layer that a recipe names."""
+    """Return the output layer that a recipe names."""
     layer: OutputLayer = registry.find("output", settings.kind)(settings, width, vocab_size, embedding)
     return layer
 
 
 class OutputLayer(nn.Module, ABC):
-    """Owns its weights, but for the matrix of the embeddings, which is passed in where the two are tied."""
+    """Owns its weights, except that with tied weights the embedding is passed in."""
 
     Settings: ClassVar[type[PartSettings]]
 
@@ -43,20 +43,20 @@ class OutputLayer(nn.Module, ABC):
         """(..., D) → (..., V)"""
 
     def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
-        """−log p(target), smoothed as `LanguageModel.losses` says: (N, D), (N,) → (N,)"""
+        """−log p(target), smoothed as in `LanguageModel.losses`: (N, D), (N,) → (N,)"""
         logits = self.logits(states, embedding)
         return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
 
 
 class Softmax(OutputLayer):
-    """p = softmax(W h + b); with tied weights W is the matrix of the embeddings.
+    """p = softmax(W h + b); with tied weights, W is the embedding matrix.
 
     Press & Wolf 2017, https://arxiv.org/abs/1608.05859
     """
 
     class Settings(PartSettings):
         tied: bool = True
-        """One matrix for the embeddings and the output layer."""
+        """Whether embeddings and output layer share one matrix."""
         bias: bool = True
 
     def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
@@ -87,26 +87,26 @@ class Softmax(OutputLayer):
 
 
 class SampledSoftmax(Softmax):
-    """In training, Z = Σ_k exp(o_k) is estimated: exp(o_target) + 1/S Σ_{s ≠ target} exp(o_s) / q(s), over S tokens
-    drawn from q(k) ∝ log((k+2)/(k+1)), which is about Zipf's law where small ids are frequent tokens. All positions of
-    a batch share the sample. Everywhere else it is the whole softmax.
+    """In training, estimates Z = Σ_k exp(o_k) as exp(o_target) + 1/S Σ_{s ≠ target} exp(o_s) / q(s), over S tokens
+    drawn from q(k) ∝ log((k+2)/(k+1)), which is close to Zipf's law if frequent tokens have small ids. All positions
+    of a batch share the sample. Outside training it is the full softmax.
 
     Bengio & Senécal 2008, Adaptive importance sampling; Jean et al. 2015, https://arxiv.org/abs/1412.2007
     """
 
     class Settings(Softmax.Settings):
         samples: int = Field(default=1024, gt=0)
-        """At most as many as there are tokens: with more, the whole softmax is cheaper."""
+        """Number of sampled tokens, at most the size of the vocabulary: beyond that, the full softmax is cheaper."""
 
     def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
         if settings.samples > vocab_size:
-            what = f"{settings.samples} samples are more than a vocabulary of {vocab_size} has tokens"
+            what = f"{settings.samples} samples exceed the vocabulary of {vocab_size} tokens"
             raise RecipeError(what, where="model.output.samples", hint="use fewer, or model.output=softmax")
         super().__init__(settings, width, vocab_size, embedding)
         self.samples = settings.samples
 
     def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
-        if not self.training or smoothing:  # a smoothed loss is one over all tokens
+        if not self.training or smoothing:  # label smoothing needs all tokens
             return super().losses(states, targets, embedding, smoothing)
         weight = self._weight(embedding)
         sample = self._draw(states.device)
@@ -115,50 +115,50 @@ class SampledSoftmax(Softmax):
         if self.bias is not None:
             own, others = own + self.bias[targets], others + self.bias[sample]
         others = others - (self.samples * self._chance(sample)).log()
-        others = others.masked_fill(sample == targets[:, None], -torch.inf)  # the target is counted already
+        others = others.masked_fill(sample == targets[:, None], -torch.inf)  # the target is already counted
         return torch.cat([own[:, None], others], 1).logsumexp(1) - own
 
     def _draw(self, device: torch.device) -> Tensor:
-        """k = ⌊(V+1)^u⌋ − 1 for u uniform in [0, 1): the inverse of q's distribution."""
+        """k = ⌊(V+1)^u⌋ − 1 for u uniform in [0, 1): the inverse of q's distribution function."""
         u = torch.rand(self.samples, device=device)
         drawn = torch.exp(u * torch.log(torch.tensor(self.vocab_size + 1.0, device=device))).long() - 1
         return drawn.clamp(0, self.vocab_size - 1)
 
     def _chance(self, tokens: Tensor) -> Tensor:
-        """log((k+2)/(k+1)) / log(V+1); as log(1 + 1/(k+1)), for in float32 the quotient itself is soon 1."""
+        """log((k+2)/(k+1)) / log(V+1), written as log(1 + 1/(k+1)) because in float32 the quotient soon rounds to 1."""
         return torch.log1p(1 / (tokens + 1.0)) / math.log(self.vocab_size + 1)
 
 
 class AdaptiveSoftmax(OutputLayer):
-    """Frequent tokens and the names of clusters in one small softmax; the tokens of a cluster in another, whose
-    width is smaller the rarer they are. Exact, and cheap because most targets are frequent.
+    """One small softmax over frequent tokens and clusters of rarer ones, and another within each cluster, narrower the
+    rarer its tokens are. Exact, and cheap because most targets are frequent.
 
-    Grave et al. 2017, https://arxiv.org/abs/1609.04309; the library's layer. It is right for any order of the ids, and
-    cheap where small ids are frequent tokens, as those of words are.
+    Grave et al. 2017, https://arxiv.org/abs/1609.04309; the library's layer. It is correct for any order of the ids,
+    and cheap if frequent tokens have small ids, as in word vocabularies.
     """
 
     class Settings(PartSettings):
         cutoffs: list[int] = Field(default=[2000, 10000])
-        """Ids at which clusters begin; those beyond the vocabulary are left out."""
+        """Ids at which clusters begin; those beyond the vocabulary are ignored."""
         shrink: float = Field(default=4.0, ge=1)
-        """Each cluster is so many times narrower than the one before."""
+        """Factor by which each cluster is narrower than the one before."""
 
         @field_validator("cutoffs")
         @classmethod
         def _increasing(cls, value: list[int]) -> list[int]:
             if not value or value[0] < 1 or any(a >= b for a, b in pairwise(value)):
-                raise ValueError("should be ids that grow, such as [2000, 10000]")
+                raise ValueError("should be increasing ids, such as [2000, 10000]")
             return value
 
     def __init__(self, settings: Settings, width: int, vocab_size: int, embedding: nn.Module | None) -> None:
         super().__init__()
         cutoffs = [cutoff for cutoff in settings.cutoffs if cutoff < vocab_size]
         if not cutoffs:
-            what = f"no cutoff of {settings.cutoffs} lies inside a vocabulary of {vocab_size}"
+            what = f"none of the cutoffs {settings.cutoffs} lies inside the vocabulary of {vocab_size} tokens"
             raise RecipeError(what, where="model.output.cutoffs", hint="use smaller ones, or model.output=softmax")
         narrowest = int(width // settings.shrink ** len(cutoffs))  # as the library computes it
         if narrowest < 1:
-            what = f"{len(cutoffs)} clusters, each {settings.shrink:g} times narrower, leave no width of {width}"
+            what = f"{len(cutoffs)} clusters, each {settings.shrink:g} times narrower, leave nothing of width {width}"
             raise RecipeError(what, where="model.output.shrink", hint="make it smaller, or use fewer cutoffs")
         self.clusters = nn.AdaptiveLogSoftmaxWithLoss(width, vocab_size, cutoffs, settings.shrink, head_bias=True)
 

@@ -1,6 +1,6 @@
-"""Keys and values in pages that are never moved: rows of a search share them, come and go, and grow without copies.
+"""Keys and values in pages that never move: rows of a search share pages, come and go, and grow without copies.
 
-B rows · C positions with room in the table · L layers · G heads of keys · K head width
+B rows · C positions that fit the table · L layers · G key heads · K head width
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 PAGE = 16
-"""Positions of a page."""
+"""Positions per page."""
 
 
 class Pages:
-    """Keys and values of all layers: position t of row b stands in cell `cells[b, t]`, and cell c at place c % 16 of
-    page c // 16. A page holds all layers, (L, 2, G, 16, K). K is rounded up to 16, with zeros, so that kernels read
+    """Keys and values of all layers. Position t of row b is in cell `cells[b, t]`, and cell c is entry c % 16 of page
+    c // 16. A page holds all layers, (L, 2, G, 16, K). K is padded with zeros to a multiple of 16, so that kernels read
     whole vectors.
 
-    Each row writes to a page of its own, its tail, at the place t % 16 of position t. When rows are reordered, only the
-    table is, so that several rows may read the same cells. Pages that no row reads are used again.
+    Each row writes to its own page, its tail, where position t is entry t % 16. Reordering rows reorders only the
+    table, so that several rows may read the same cells. Pages that no row reads are reused.
     """
 
     def __init__(self, rows: int, layers: int, heads: int, width: int, like: Tensor) -> None:
@@ -30,7 +30,7 @@ class Pages:
         self.width = width
         self.like = like.new_empty(0)
         self.addresses = torch.empty(0, dtype=torch.long)
-        """Where each page begins in memory."""
+        """The memory address of each page."""
         self.cells = torch.zeros(rows, PAGE, dtype=torch.long)
         self.lengths = [0] * rows
         self.tails: list[int | None] = [None] * rows
@@ -38,7 +38,7 @@ class Pages:
         self.pages: list[Tensor] = []
 
     def extend(self, counts: Sequence[int]) -> None:
-        """Cells for so many more positions of each row."""
+        """Reserve cells for `counts` more positions of each row."""
         ends = [length + count for length, count in zip(self.lengths, counts, strict=True)]
         if (missing := max(ends) - self.cells.shape[1]) > 0:
             self.cells = F.pad(self.cells, [0, max(missing, self.cells.shape[1] // 2)])
@@ -56,10 +56,10 @@ class Pages:
         self.lengths = ends
 
     def reorder(self, rows: Sequence[int]) -> None:
-        """Row i goes on from what was row `rows[i]`.
+        """Make row i continue what was row `rows[i]`.
 
-        Of those that go on from the same row, the first keeps its tail. The others take one that was left behind at the
-        same length, where the place of the next position is free; or a new one when they need it.
+        Of rows that continue the same one, the first keeps its tail. Each of the others takes the tail of a dropped row
+        of the same length, where the next entry is free, or a new page when it needs one.
         """
         left: dict[int, list[int]] = defaultdict(list)
         for row in set(range(len(self.tails))).difference(rows):
@@ -75,7 +75,7 @@ class Pages:
         self.cells = self.cells.index_select(0, torch.tensor(rows, dtype=torch.long))
 
     def select(self, rows: Sequence[int]) -> Pages:
-        """A copy of these rows."""
+        """Return a copy of the given rows."""
         layers, _, heads, _, _ = self.shape
         view, copy = (Pages(0, layers, heads, self.width, self.like) for _ in range(2))
         view.pages, view.cells, view.lengths, view.tails = self.pages, self.cells, self.lengths, self.tails
@@ -84,7 +84,7 @@ class Pages:
         return copy
 
     def join(self, other: Pages) -> None:
-        """Rows of another cache are added, as copies of their pages; nothing of this one is copied."""
+        """Append the rows of another cache. Its pages are copied; those of this one are not."""
         theirs = sorted(other.used())
         self._reserve(len(theirs))
         moved = torch.zeros(len(other.pages), dtype=torch.long)
@@ -103,8 +103,8 @@ class Pages:
         self.tails = [*self.tails, *(None if tail is None else int(moved[tail]) for tail in other.tails)]
 
     def gathered(self, layer: int, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer side by side, for those who read no pages: (B, G, C', K) each, zero where a row
-        has no position."""
+        """Gather the keys and values of a layer for code that does not read pages: (B, G, C', K) each, zero beyond the
+        end of a row."""
         keys_values = self.like.new_zeros(len(self.lengths), length, 2, self.shape[2], self.shape[4])
         cells, read = self._padded(length), self._read()[:, :length]
         read = F.pad(read, [0, length - read.shape[1]])
@@ -116,7 +116,7 @@ class Pages:
         return keys, values
 
     def write(self, layer: int, positions: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Keys and values (B, T, G, K) to the cells of positions (B, T), where these are real."""
+        """Write keys and values (B, T, G, K) to the cells of positions (B, T), skipping padding."""
         for row, position in torch.nonzero(positions < torch.tensor(self.lengths)[:, None]).tolist():
             cell = int(self.cells[row, positions[row, position]])
             page = self.pages[cell // PAGE][layer]
@@ -124,25 +124,25 @@ class Pages:
                 part[:, cell % PAGE, : self.width] = new[row, position]
 
     def used(self) -> set[int]:
-        """The pages that rows read or will write to."""
+        """Return the pages that rows read or will write to."""
         read = torch.unique(self.cells[self._read()] // PAGE).tolist()
         return {*read, *(tail for tail in self.tails if tail is not None)}
 
     def _read(self) -> Tensor:
-        """Which entries of the table are positions of rows: (B, C)."""
+        """A mask of the table entries that are in use: (B, C)."""
         return torch.arange(self.cells.shape[1]) < torch.tensor(self.lengths, dtype=torch.long)[:, None]
 
     def _padded(self, length: int) -> Tensor:
         return F.pad(self.cells, [0, max(0, length - self.cells.shape[1])])[:, :length]
 
     def _missing(self, row: int, end: int) -> int:
-        """How many pages a row needs before it has cells up to `end`."""
+        """The number of new pages that a row needs to have cells up to `end`."""
         first = self.lengths[row]
         inside = end > first and first % PAGE > 0 and self.tails[row] is None
         return -(-end // PAGE) - -(-first // PAGE) + inside
 
     def _reserve(self, count: int) -> None:
-        """So many free pages at least. Where those that nobody reads are too few, there are half as many more."""
+        """Make at least `count` pages free. If reclaiming unused ones is not enough, grow by half."""
         if len(self.free) >= count:
             return
         used = self.used()

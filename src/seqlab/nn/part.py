@@ -1,4 +1,4 @@
-"""Modules that know what they were made with, so that whoever computes one in another way can tell whether it may."""
+"""Modules that remember their constructor arguments, so that a faster implementation can tell whether it applies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 
 class Part(nn.Module):
-    """A module that keeps the arguments of its constructor, but for modules among them, in `made_with`."""
+    """A module that keeps the arguments of its constructor, other than modules, in `made_with`."""
 
     made_with: dict[str, Any]
 
@@ -25,7 +25,7 @@ def _remembering(init: Any) -> Any:
 
     @functools.wraps(init)
     def remembering(self: Part, *args: Any, **kwargs: Any) -> None:
-        if "made_with" not in self.__dict__:  # the outermost class speaks for those it is made of
+        if "made_with" not in self.__dict__:  # the constructor of the most derived class comes first
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
             given = list(bound.arguments.items())[1:]  # without self

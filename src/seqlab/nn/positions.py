@@ -1,4 +1,4 @@
-"""How a Transformer knows where something stands: at its inputs, in its queries and keys, or in its scores.
+"""How a Transformer knows positions: from its inputs, in its queries and keys, or in its scores.
 
 B rows · T positions · C keys · D width · H heads · K head width
 """
@@ -19,11 +19,11 @@ from seqlab.recipe import Kind, PartSettings
 
 
 class PositionSettings(PartSettings):
-    """What a recipe says of positions."""
+    """The settings of positions in a recipe."""
 
     @property
     def taken(self) -> int:
-        """How many of the numbers of an input are the position's own, and not the word's."""
+        """How many numbers of an input vector belong to the position rather than to the word."""
         return 0
 
 
@@ -31,24 +31,24 @@ AnyPosition = Annotated[SerializeAsAny[PositionSettings], Kind("position")]
 
 
 class PositionShape(NamedTuple):
-    """What a position has to fit."""
+    """The sizes that a position part has to fit."""
 
     width: int
     heads: int
     head_width: int
     length: int | None = None
-    """How many positions the model reads at the most, if it says so."""
+    """The largest number of positions that the model reads, if it has a limit."""
     causal: bool = True
 
 
 def position(settings: PositionSettings, shape: PositionShape) -> Position:
-    """The part that a recipe names."""
+    """Return the position part that a recipe names."""
     made: Position = registry.find("position", settings.kind)(settings, shape)
     return made
 
 
 class Position(nn.Module):
-    """The same for all layers. This one says nothing: what stands where is only known from what a position may see."""
+    """Tells all layers where tokens are. The base class adds nothing: order shows only in what a position may see."""
 
     Settings: type[PositionSettings] = PositionSettings
 
@@ -56,30 +56,30 @@ class Position(nn.Module):
         super().__init__()
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Inputs (B, T, ...) that know their positions (B, T) or (T,): (B, T, D)"""
+        """Add positions (B, T) or (T,) to the inputs (B, T, ...) → (B, T, D)."""
         return x
 
     def rotation(self, positions: Tensor, like: Tensor) -> Rotation | None:
-        """By which angles queries and keys at these positions are turned."""
+        """The rotation of queries and keys at these positions, or None."""
         return None
 
     def bias(self, positions: Tensor, length: int, like: Tensor) -> Tensor | None:
-        """What is added to the scores of queries at positions (B, T) or (T,) and keys 0 to C − 1: (B or 1, H, T, C)"""
+        """Added to scores, (B or 1, H, T, C), of queries at positions (B, T) or (T,) and keys 0 to C − 1; or None."""
         return None
 
     def placed(self, places: Places, like: Tensor) -> Places:
-        """With what attention should know."""
+        """Add the rotation and the bias to `places`."""
         places.rotation = self.rotation(places.positions, like)
         places.bias = self.bias(places.positions, places.length, like)
         return places
 
 
-# ---------------------------------------------------------------------- at the inputs
+# ---------------------------------------------------------------------- in the inputs
 
 
 class InputSettings(PositionSettings):
     concatenate: int = Field(default=0, ge=0)
-    """x = [E[w]; P[t]], with so many numbers for P; where it is 0, x = E[w] + P[t]."""
+    """Width of P in x = [E[w]; P[t]]; if 0, x = E[w] + P[t]."""
 
     @property
     def taken(self) -> int:
@@ -103,16 +103,16 @@ class AtInputs(Position):
 
 
 class Learned(AtInputs):
-    """P is a table, a row for each position."""
+    """P is a learned table with one row per position."""
 
     class Settings(InputSettings):
         length: int | None = Field(default=None, gt=0)
-        """How many positions there are, where the model does not say."""
+        """Number of positions, for models that do not set it themselves."""
 
     def __init__(self, settings: Settings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         if (count := settings.length or shape.length) is None:
-            hint = "say model.position.length, or choose sinusoidal"
+            hint = "set model.position.length, or choose sinusoidal"
             raise RecipeError("learned positions need a length", where="model.position", hint=hint)
         self.weight = nn.Parameter(torch.empty(count, self.width))
         nn.init.normal_(self.weight)
@@ -122,7 +122,7 @@ class Learned(AtInputs):
 
 
 class Sinusoidal(AtInputs):
-    """P are waves, so that any length can be read."""
+    """P consists of sine waves, so that any length can be read."""
 
     Settings = InputSettings
 
@@ -133,7 +133,7 @@ class Sinusoidal(AtInputs):
 def sinusoids(positions: Tensor, width: int, like: Tensor) -> Tensor:
     """P[t, 2i] = sin(t / 10000^(2i / D)), P[t, 2i + 1] = cos(t / 10000^(2i / D)): positions (...) → (..., D).
 
-    On the device and in the precision of a tensor. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
+    With the device and precision of `like`. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float32, device=like.device) * (-math.log(10_000) / width))
     angles = positions[..., None].to(torch.float32) * rates
@@ -145,23 +145,23 @@ def sinusoids(positions: Tensor, width: int, like: Tensor) -> Tensor:
 
 
 class Rotary(Position):
-    """q and k are turned by t / base^(2i / R), so that their products know how far they are apart.
+    """Rotates q and k by t / base^(2i / R), so that their products depend on the distance between them.
 
     Su et al. 2021, https://arxiv.org/abs/2104.09864
     """
 
     class Settings(PositionSettings):
         base: float = Field(default=10_000.0, gt=1)
-        """Angles are position · base^(−2i / R)."""
+        """Base of the rotation angles, position · base^(−2i / R)."""
         share: float = Field(default=1.0, gt=0, le=1)
-        """Of the numbers of a head, how many are turned: R = share · K."""
+        """Share of the numbers in a head that are rotated: R = share · K."""
 
     def __init__(self, settings: Settings, shape: PositionShape) -> None:
         super().__init__(settings, shape)
         self.base, self.turned = settings.base, int(settings.share * shape.head_width)
         if self.turned % 2:
-            hint = "choose model.heads or model.position.share so that it is even"
-            what = f"{self.turned} numbers of a head cannot be turned in pairs"
+            hint = "choose model.heads or model.position.share so that the number is even"
+            what = f"{self.turned} numbers of a head cannot be rotated in pairs"
             raise RecipeError(what, where="model.position", hint=hint)
 
     def rotation(self, positions: Tensor, like: Tensor) -> Rotation | None:
@@ -175,7 +175,7 @@ class Rotary(Position):
 
 
 class Alibi(Position):
-    """q · k − m_h |t − s|: each head h minds distances with a slope of its own, fixed.
+    """q · k − m_h |t − s|: each head h penalises distance with its own fixed slope.
 
     Press et al. 2022, https://arxiv.org/abs/2108.12409
     """
@@ -191,24 +191,24 @@ class Alibi(Position):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(−8 h / H) for h = 1 ... H where H is a power of two; otherwise those of the power below, and every other one
-    of the power above, as published."""
+    """2^(−8 h / H) for h = 1 ... H if H is a power of two; otherwise the slopes of the next lower power, then every
+    other slope of the next higher one, as published."""
     power = 1 << (heads.bit_length() - 1)
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     return slopes + [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * (heads - power), 2)]
 
 
 class Buckets(Position):
-    """q · k + b[h, bucket(s − t)]: near distances have a bucket each, farther ones share one with ever more others.
+    """q · k + b[h, bucket(s − t)]: short distances have a bucket each, and buckets widen with the distance.
 
     Raffel et al. 2020, https://arxiv.org/abs/1910.10683 (T5)
     """
 
     class Settings(PositionSettings):
         buckets: int = Field(default=32, ge=4)
-        """Distances share so many biases."""
+        """Number of buckets, each with a bias per head."""
         farthest: int = Field(default=128, gt=1)
-        """From this distance on, all are in one."""
+        """Distance from which on all share the last bucket."""
 
         @model_validator(mode="after")
         def _far_enough(self) -> Self:
@@ -228,7 +228,7 @@ class Buckets(Position):
 
 
 def bucket(apart: Tensor, count: int, farthest: int, causal: bool) -> Tensor:
-    """Which of the buckets a distance s − t belongs to; the half of them is for what comes after, unless causal."""
+    """The bucket of each distance s − t; unless causal, half of the buckets are for later positions."""
     after = torch.zeros_like(apart)
     if not causal:
         count //= 2
@@ -240,6 +240,6 @@ def bucket(apart: Tensor, count: int, farthest: int, causal: bool) -> Tensor:
 
 
 def _apart(positions: Tensor, length: int) -> Tensor:
-    """s − t of queries at t (B, T) or (T,) and keys s = 0 ... C − 1: (B or 1, T, C)"""
+    """s − t for queries at t (B, T) or (T,) and keys s = 0 ... C − 1: (B or 1, T, C)"""
     queries = positions if positions.dim() == 2 else positions[None]
     return torch.arange(length, device=positions.device) - queries[..., None]

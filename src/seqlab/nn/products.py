@@ -1,4 +1,4 @@
-"""Products of a state with a matrix, seen from outside of a cell, so that any cell can be regularised in them."""
+"""Intercepts the matrix products inside a cell, so that any cell can be regularised from outside."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seqlab.nn.cells import Cell
 from seqlab.nn.recording import unobserved
 
 Change = Callable[[int, Tensor, Tensor, Tensor | None], Tensor]
-"""(number of the product in the step, x, W, b) → W x + b, or what takes its place."""
+"""(number of the product in the step, x, W, b) → W x + b, or its replacement."""
 MATRIX_PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
 
 
 class Products(TorchFunctionMode):
-    """Inside of this, every product of rows with a matrix goes through `change`."""
+    """Within the context, every product of rows with a matrix goes through `change`."""
 
     def __init__(self, change: Change) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Products(TorchFunctionMode):
 
 
 def products(cell: Cell) -> list[tuple[Tensor, int]]:
-    """The matrices that a step multiplies by, in order, and the width of what each is multiplied with."""
+    """Return the matrices that a step multiplies by, in order, each with the width of its input."""
     found = []
 
     def add(number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

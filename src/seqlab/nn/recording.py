@@ -1,11 +1,11 @@
-"""A look inside while a model runs: parts `note` what they compute, and nothing happens unless someone looks.
+"""Records what happens inside a model while it runs: parts `note` what they compute, at no cost unless observed.
 
 >>> with record(model, "decoder.blocks.3.attend") as tape:
 ...     model(tokens)
->>> tape["decoder.blocks.3.attend"]["weights"]  # a list: one tensor (B, H, T, N) for each time that the part ran
+>>> tape["decoder.blocks.3.attend"]["weights"]  # a list: one tensor (B, H, T, N) per call of the part
 
-What parts note has time before its last dimension: (B, T, D), or (B, H, T, N) where there are heads. Who changes what
-is noted is in `interventions.py`.
+In noted values, time is the dimension before the last: (B, T, D), or (B, H, T, N) with heads. Interventions, which
+change noted values, are in `interventions.py`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from torch import Tensor, nn
 from seqlab.errors import SeqlabError, nearest
 
 Place = str | tuple[str, str]
-"""A module path, where * stands for anything: all that is noted there and below. Or a path and a name: what is noted
-under that name exactly there."""
+"""A module path, in which * matches anything, for everything noted there and below; or a path and a name, for what is
+noted under that name exactly there."""
 
 
 @contextmanager
 def record(model: nn.Module, *places: Place) -> Iterator[Tape]:
-    """What the parts of a model note inside; everything, where no places are named.
+    """Record what the parts of a model note within the context; everything, if no places are given.
 
-    Recording changes no bit of any result: what a fused kernel does not show is computed beside it. Where there are
-    interventions, what is recorded is what the model goes on with.
+    Recording changes no bit of any result: values hidden inside a fused kernel are computed separately. With
+    interventions, the changed values are recorded.
     """
     tape = _Recording(model, places or ("*",))
     with observing(tape):
@@ -43,7 +43,7 @@ def record(model: nn.Module, *places: Place) -> Iterator[Tape]:
 
 
 class Notes(dict[str, list[Tensor]]):
-    """What one part noted: by name, a tensor for each time that it ran."""
+    """What one part noted: for each name, one tensor per call of the part."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -54,18 +54,18 @@ class Notes(dict[str, list[Tensor]]):
 
 
 class Tape(dict[str, Notes]):
-    """What was recorded, by module path and name, in the order in which parts ran."""
+    """What was recorded, by module path and name, in the order in which the parts ran."""
 
     def __missing__(self, path: str) -> Notes:
         hint = nearest(path, self) if self else "no part that notes anything ran"
-        raise SeqlabError(f"nothing was recorded of '{path}'", hint=hint)
+        raise SeqlabError(f"nothing was recorded for '{path}'", hint=hint)
 
 
 # ---------------------------------------------------------------------- for parts
 
 
 def note(part: nn.Module, name: str, value: Tensor) -> Tensor:
-    """Called by parts with what they have just computed → what they go on with: the same, unless someone changes it."""
+    """Note a value that a part has just computed; return what the part continues with, changed by any intervention."""
     if not _someone or torch.compiler.is_compiling():
         return value
     steps = _steps.get()
@@ -75,15 +75,15 @@ def note(part: nn.Module, name: str, value: Tensor) -> Tensor:
 
 
 def recorded(part: nn.Module, name: str | None = None) -> bool:
-    """Whether someone records what a part notes under a name; without a name, anything that it or a part below notes.
+    """Whether what a part notes under a name is recorded; without a name, anything noted by it or a part below.
 
-    For values that are not there otherwise: they are computed beside the result.
+    For values that the result does not need: they are computed only if they are recorded.
     """
     return observed() and _watched(part, name, changing=False)
 
 
 def changed(part: nn.Module, name: str | None = None) -> bool:
-    """Whether someone changes it: then the result is to be made of what `note` returns."""
+    """Whether it is changed by an intervention, so that the result must be computed from what `note` returns."""
     return observed() and _watched(part, name, changing=True)
 
 
@@ -92,25 +92,25 @@ def _watched(part: nn.Module, name: str | None, changing: bool) -> bool:
 
 
 def observed() -> bool:
-    """Whether there is anyone at all. Models compiled by the library cannot be looked into."""
+    """Whether there are any observers. Models compiled by the library cannot be observed."""
     return _someone and not torch.compiler.is_compiling() and bool(_observers.get())
 
 
 def through_time(count: int, alone: bool = False) -> Steps:
-    """For loops over positions: what is noted at each step is put together, and is one tensor over time in the end.
+    """For loops over positions: concatenate what is noted at each step into one tensor over time.
 
     >>> with through_time(len(x)) as steps:
     ...     for position, one in enumerate(x):
     ...         steps.at(position)
 
-    What is noted inside has one position each; `alone`, it has no dimension for time.
+    Each value noted inside has one position; if `alone`, it has no time dimension.
     """
     return Steps(count, alone) if observed() else _UNSEEN
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Nobody looks at what runs inside."""
+    """Within the context, nothing is observed."""
     token = _observers.set(())
     try:
         yield
@@ -118,18 +118,18 @@ def unobserved() -> Iterator[None]:
         _observers.reset(token)
 
 
-# ---------------------------------------------------------------------- those who look
+# ---------------------------------------------------------------------- observers
 
 
 class Observer(ABC):
-    """Someone who looks at some places of a model while it runs."""
+    """Observes some places of a model while it runs."""
 
     changes: ClassVar[bool]
-    """Whether what is noted becomes something else."""
+    """Whether it changes noted values."""
 
     def __init__(self, model: nn.Module, places: Sequence[Place]) -> None:
         self.at: dict[nn.Module, list[tuple[str, str | None, int]]] = defaultdict(list)
-        """For each part that is looked at: its path, a name (None: any), and the number of the place."""
+        """For each observed part: its path, a name (None for any), and the index of the place."""
         parts = dict(model.named_modules(remove_duplicate=False))
         for number, place in enumerate(places):
             pattern, name = (place, None) if isinstance(place, str) else place
@@ -143,19 +143,19 @@ class Observer(ABC):
         self.above = {parts[path] for path in above} if watched else set()
 
     def watches(self, part: nn.Module, name: str | None) -> bool:
-        """At what a part notes under a name; without a name, at anything that it or a part below notes."""
+        """Whether it observes what a part notes under a name; without a name, anything noted by it or a part below."""
         if name is None:
             return part in self.at or part in self.above
         return any(wanted in (None, name) for _, wanted, _ in self.at.get(part, ()))
 
     @abstractmethod
     def note(self, part: nn.Module, name: str, value: Tensor, steps: Steps | None) -> Tensor:
-        """What becomes of a value."""
+        """Receive a noted value; return it, or its replacement."""
 
 
 def _matching(pattern: str, paths: Collection[str], below: bool) -> list[str]:
-    """The paths that a pattern stands for; `below`, those of parts inside of these as well."""
-    if not below and pattern in paths:  # the usual case, which need not look at every part
+    """Return the paths that match a pattern; if `below`, also those of all parts inside them."""
+    if not below and pattern in paths:  # the usual case, without a pass over all parts
         return [pattern]
     return [one for one in paths if fnmatchcase(one, pattern) or (below and fnmatchcase(one, f"{pattern}.*"))]
 
@@ -181,9 +181,9 @@ class _Recording(Observer):
 
 
 _observers: ContextVar[tuple[Observer, ...]] = ContextVar("lookers", default=())
-"""Those who change things come first: the others see what became of them."""
+"""Observers that change values come first, so that the others see the changed values."""
 _someone, _count, _counting = False, 0, Lock()
-"""Whether anyone looks at anything, in whatever thread: all that it costs where nobody does."""
+"""Whether anything is observed in any thread. Without observers, checking this is the only cost."""
 
 
 @contextmanager
@@ -210,7 +210,7 @@ Keep = Callable[[Tensor], None]
 
 
 class Steps:
-    """A loop over positions, and what was noted in it so far."""
+    """A loop over positions and what has been noted in it so far."""
 
     def __init__(self, count: int, alone: bool) -> None:
         self.alone, self.position = alone, 0
@@ -219,12 +219,12 @@ class Steps:
         self.kept: dict[object, tuple[Keep, list[tuple[int, Tensor]]]] = {}
 
     def at(self, position: int) -> None:
-        """A step begins, in whatever order they come."""
+        """Begin the step of a position; steps may come in any order."""
         self.position = position
 
     @property
     def first(self) -> int:
-        """The position of the first value in the outermost loop, which has `count` of them."""
+        """Where values noted now begin, among the `count` positions of the outermost loop."""
         return self.position if self.outer is None else self.outer.first * self.own + self.position
 
     def put(self, key: object, keep: Keep, value: Tensor) -> None:
@@ -243,7 +243,7 @@ class Steps:
 
 
 class _Unseen(Steps):
-    """A loop that nobody looks at."""
+    """A loop that is not observed."""
 
     def __init__(self) -> None: ...
 
@@ -266,7 +266,7 @@ _hear: ContextVar[Callable[[str], None] | None] = ContextVar("hear", default=Non
 
 @contextmanager
 def remarks(hear: Callable[[str], None]) -> Iterator[None]:
-    """What parts say about the way they work, each sentence once."""
+    """Pass remarks of parts about how they work to `hear`, each sentence once."""
     said: set[str] = set()
 
     def once(sentence: str) -> None:

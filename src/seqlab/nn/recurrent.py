@@ -1,4 +1,4 @@
-"""`Recurrent` owns what cells do not: time, masks, direction, depth, connections, regularizers and carried state.
+"""`Recurrent` owns what cells do not: time, masks, direction, depth, connections, regularisers and carried state.
 
 B batch · T time · D input width · H state width
 """
@@ -26,32 +26,32 @@ States = Sequence[Tensor]
 
 
 class Arrangement(Settings):
-    """How cells become a net, and how it is kept from learning by heart. Every cell can have all of it."""
+    """How cells are connected and regularised. Every option works with every cell."""
 
     connections: Literal["plain", "residual", "highway", "skip"] = "plain"
-    """What a layer above the first does: y = H(x); x + H(x); g ∘ H(x) + (1 − g) ∘ x; or it reads the first x too."""
+    """Output y of each layer H above the first: H(x); x + H(x); g ∘ H(x) + (1 − g) ∘ x; or H([x; input of the net])."""
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of what is multiplied by the recurrent matrices, one mask for a whole window (variational)."""
+    """Dropout of the inputs to recurrent matrices, with one mask per window (variational)."""
     weight_drop: float = Field(default=0.0, ge=0, lt=1)
-    """Of the recurrent matrices' numbers, for a whole window."""
+    """Dropout of the entries of recurrent matrices, with one mask per window."""
     zoneout: float = Field(default=0.0, ge=0, lt=1)
-    """The share of the state that stays as it was, drawn anew at every step."""
+    """Share of the state that keeps its previous value, drawn anew at every step."""
     layer_norm: bool = False
-    """Normalises what a cell reads of x, and each of its products with the state."""
+    """Whether to normalise a cell's projected inputs and each of its products with the state."""
 
     def widths_below(self, input_width: int, width: int, depth: int) -> list[int]:
-        """What each of `depth` layers reads: the inputs, or the layer below, which is `width` wide."""
+        """Return the input width of each of `depth` layers, given that each layer is `width` wide."""
         above = width + input_width if self.connections == "skip" else width
         return ([input_width] + [above] * (depth - 1))[:depth]
 
 
 class Stack(Arrangement):
-    """Which cells stand one above the other: the part of a recipe that all recurrent models have."""
+    """A stack of cells: the settings that all recurrent models share."""
 
     cell: Annotated[SerializeAsAny[PartSettings] | list[SerializeAsAny[PartSettings]], Kind("cell")] = Field(
         default="lstm", validate_default=False
     )  # type: ignore[assignment]
-    """One for all layers; or a list with one a layer, the lowest first, which then says the depth."""
+    """The cell of all layers, or a list with one cell per layer, lowest first, which also sets the depth."""
     depth: int = Field(default=1, gt=0, le=1000)
 
     @model_validator(mode="before")
@@ -63,17 +63,17 @@ class Stack(Arrangement):
     @model_validator(mode="after")
     def _one_a_layer(self) -> Self:
         if isinstance(self.cell, list) and len(self.cell) != max(self.depth, 1):
-            raise ValueError(f"depth is {self.depth}, but {len(self.cell)} cells are listed, one a layer")
+            raise ValueError(f"depth is {self.depth}, but {len(self.cell)} cells are listed, one per layer")
         return self
 
     def made(self, number: int, input_width: int, width: int) -> Cell:
-        """A cell for a layer, counted from 0; above the last layer, one more of its kind."""
+        """Make the cell of a layer, counted from 0; above the last layer, another one like the last."""
         settings = self.cell[min(number, len(self.cell) - 1)] if isinstance(self.cell, list) else self.cell
         cell: Cell = registry.find("cell", settings.kind)(input_width, width, settings)
         return cell
 
     def built(self, input_width: int, width: int, dropout: nn.Module, both_ways: bool = False) -> Recurrent:
-        """All layers; `width` is that of each direction."""
+        """Make all layers; `width` is the width of each direction."""
         widths = self.widths_below(input_width, 2 * width if both_ways else width, self.depth)
         there, *back = (
             [self.made(number, below, width) for number, below in enumerate(widths)] for _ in range(1 + both_ways)
@@ -82,16 +82,16 @@ class Stack(Arrangement):
 
 
 class Recurrent(nn.Module):
-    """Layers of cells, each over all time before the next, with dropout between them.
+    """Layers of cells, with dropout between them. Each layer runs over all steps before the next one starts.
 
-    `back` are cells that read from the end to the beginning: a layer then gives [→h; ←h]. Gal & Ghahramani 2016,
+    The cells in `back` read from the end to the beginning; a layer then outputs [→h; ←h]. Gal & Ghahramani 2016,
     https://arxiv.org/abs/1512.05287 (recurrent dropout); Merity et al. 2018, https://arxiv.org/abs/1708.02182 (weight
     drop); Krueger et al. 2017, https://arxiv.org/abs/1606.01305 (zoneout); Ba et al. 2016,
     https://arxiv.org/abs/1607.06450 (layer norm); Srivastava et al. 2015, https://arxiv.org/abs/1505.00387 (highway)
     """
 
     sigmoid = staticmethod(torch.sigmoid)
-    """Of highway gates."""
+    """σ of highway gates."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class Recurrent(nn.Module):
             widths = [cell.width * (2 if back else 1) for cell in cells[1:]]
             self.gates.extend(nn.Linear(width, width) for width in widths)
             for gate in self.gates:
-                nn.init.constant_(cast(nn.Linear, gate).bias, -1.0)  # at first, x passes
+                nn.init.constant_(cast(nn.Linear, gate).bias, -1.0)  # initially, x passes
         self.norms = nn.ModuleList()
         if self.own.layer_norm:
             self.norms.extend(_Norms(cell) for cell in [*cells, *back])
 
     def start(self, rows: int, like: Tensor) -> list[CellState]:
-        """All parts of all layers at zero, of the device and the precision of a tensor; in a layer, → before ←."""
+        """Return a zero state for all layers, with the device and precision of `like`; in each layer, → before ←."""
         layers = zip(self.layers, self.back, strict=True) if len(self.back) else ((cell,) for cell in self.layers)
         return [tuple(like.new_zeros(rows, cell.width) for cell in cells for _ in cell.parts) for cells in layers]
 
@@ -129,7 +129,7 @@ class Recurrent(nn.Module):
         """x (B, T, D) → outputs (B, T, H) and the states after the last real position of each row."""
         keep = None if mask is None else mask.t()[..., None]
         first, after = x, []
-        with parametrize.cached():  # a matrix that is made of others is made once
+        with parametrize.cached():  # computes parametrised matrices once
             for number, cell in enumerate(self.layers):
                 below = self.dropout(x) if number else x
                 steps = self._joined(number, below, first).transpose(0, 1)  # time first
@@ -154,7 +154,7 @@ class Recurrent(nn.Module):
         return below + g * (outputs - below)
 
     def _run(self, number: int, x: Tensor, state: CellState, keep: Tensor | None) -> tuple[Tensor, CellState]:
-        """One layer in one direction; numbers below zero are those of `back`."""
+        """Run one layer in one direction; negative numbers are the layers of `back`."""
         reverse, index = number < 0, ~number if number < 0 else number
         cell = self.back[index] if reverse else self.layers[index]
         norms = None
@@ -164,13 +164,13 @@ class Recurrent(nn.Module):
         whole = self._at_once(window, x, state, reverse) if len(x) > 1 and not changed(cell) else None
         if whole is None:
             return _unroll(window, state, reverse)
-        if recorded(cell):  # beside it, not instead of it: no bit of the result changes
+        if recorded(cell):  # in addition, so that no bit of the result changes
             with torch.no_grad():
                 _unroll(window, state, reverse)
         return whole
 
     def _at_once(self, window: _Window, x: Tensor, state: CellState, reverse: bool) -> tuple[Tensor, CellState] | None:
-        """All steps in one call, where there is a way."""
+        """Run all steps in one call; None if neither a compiled loop nor a library kernel can."""
         cell, reason = window.cell, "switched off"
         name = type(cell).__name__
         if self.fuse:
@@ -190,7 +190,7 @@ class Recurrent(nn.Module):
 
 
 class _Norms(nn.Module):
-    """Layer norms for what a cell reads of x, and for each of its products."""
+    """Layer norms for a cell's projected inputs and for each of its products."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()
@@ -200,9 +200,9 @@ class _Norms(nn.Module):
 
 
 class _Window:
-    """All that one layer does at each step of one window, as a function without memory.
+    """Everything that one layer does at each step of one window, as a pure function.
 
-    `steps` (T, B, n) are cut along time: inputs, masks. `rows` (B, n) are the same at every step.
+    The tensors in `steps` (T, B, n), inputs and masks, have one slice per step; those in `rows` (B, n) serve all steps.
     """
 
     def __init__(self, cell: Cell, own: Arrangement, norms: _Norms | None, x: Tensor, keep: Tensor | None) -> None:
@@ -235,7 +235,7 @@ class _Window:
         )
 
     def step(self, steps: States, state: States, rows: States) -> CellState:
-        """The cell's own step, and around it what is asked for."""
+        """Take one step of the cell, with the regularisers of the settings."""
         before, zones = tuple(state), steps[1 + self.masked :]
         if rows or self.weights or self.norms is not None:
             with Products(lambda *product: self._product(rows, *product)):
@@ -244,7 +244,7 @@ class _Window:
             after = self.cell.step(steps[0], before)
         if zones:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
-        elif self.own.zoneout:  # what is to be expected
+        elif self.own.zoneout:  # the expected value
             after = tuple(b + self.own.zoneout * (a - b) for a, b in zip(before, after, strict=True))
         if observed():
             after = tuple(note(self.cell, name, part) for name, part in zip(self.cell.parts, after, strict=True))
@@ -259,7 +259,7 @@ class _Window:
 
 
 def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, CellState]:
-    """One step after the other. (Unbound once: indexing step by step would make the backward pass quadratic in T.)"""
+    """Run one step after the other. (Unbound once: indexing step by step makes the backward pass quadratic in T.)"""
     times = list(enumerate(zip(*(one.unbind(0) for one in window.steps), strict=True)))
     outputs = []
     with through_time(len(times), alone=True) as time:
@@ -271,6 +271,6 @@ def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, C
 
 
 def both(state: CellState, ways: bool) -> CellState:
-    """The last state of a layer; where it reads both ways, [→; ←] of each part."""
+    """The last state of a layer; if it reads both ways, [→; ←] for each part."""
     half = len(state) // 2
     return tuple(torch.cat(pair, -1) for pair in zip(state[:half], state[half:], strict=True)) if ways else state

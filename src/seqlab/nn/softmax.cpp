@@ -1,11 +1,11 @@
-// The loss of a softmax and its gradient, row by row: a row stays in the nearest caches while it is read three times.
+// The softmax loss and its gradient, row by row: a row stays in the nearest caches while it is read three times.
 
 #include "vectors.h"
 
 namespace {
 
-// Probabilities below e⁻⁶⁹ = 10⁻³⁰ of the largest are zero: products with smaller ones are too small to be held in full, and
-// arithmetic with such numbers is a hundred times slower.
+// Probabilities below e⁻⁶⁹ = 10⁻³⁰ of the largest become zero: products with smaller ones are denormal, and arithmetic
+// with denormal numbers is a hundred times slower.
 constexpr float LEAST = -69;
 
 // Logits become ∂loss/∂logits = (p − (1 − ε) y − ε / V) · scale → (1 − ε) (−log p_target) + ε mean_k (−log p_k)

@@ -1,4 +1,4 @@
-"""How a recurrent decoder looks at a source: scores, what is made of them, and the context that comes of it.
+"""How a recurrent decoder attends to a source: scores, weights and contexts.
 
 B rows · T target positions · S sources · N source positions · D width of the query · E of a source's states
 """
@@ -23,7 +23,7 @@ SourceAttentionSettings = Annotated[SerializeAsAny[PartSettings] | None, Kind("a
 
 
 def source_attention(settings: PartSettings, query: int, states: int) -> SourceAttention:
-    """The attention that a recipe names."""
+    """Return the attention that a recipe names."""
     made: SourceAttention = registry.find("attention", settings.kind)(settings, query, states)
     return made
 
@@ -33,25 +33,26 @@ class SourceAttention(nn.Module, ABC):
 
     class Settings(PartSettings):
         form: Literal["soft", "sparse", "quiet", "hard", "local"] = "soft"
-        """softmax; 1.5-entmax, which has exact zeros (Peters et al. 2019, https://arxiv.org/abs/1905.05702); a softmax
-        that may look at nothing; all on the highest score, with the gradient of the softmax; or softmax times a bell
-        around a place that the query chooses (local-p of Luong et al. 2015, https://arxiv.org/abs/1508.04025)."""
+        """Softmax; 1.5-entmax, which has exact zeros (Peters et al. 2019, https://arxiv.org/abs/1905.05702); a softmax
+        whose weights may all be near zero; all weight on the highest score, with the gradient of the softmax; or
+        softmax times a Gaussian around a position that the query chooses (local-p of Luong et al. 2015,
+        https://arxiv.org/abs/1508.04025)."""
         window: float = Field(default=5.0, gt=0)
-        """Of the local form: two standard deviations of the bell."""
+        """Two standard deviations of the Gaussian in the local form."""
         gated: bool = False
-        """Whether c is multiplied by σ(vᵀs), so that a query can look away (Xu et al. 2015,
+        """Whether to multiply c by σ(vᵀs), so that a query can ignore the source (Xu et al. 2015,
         https://arxiv.org/abs/1502.03044)."""
         asks: Literal["before", "after"] = "after"
-        """Who asks for the context of step t: the state before it (Bahdanau et al. 2015), which then reads it; or the
-        state after it (Luong et al. 2015), so that all steps can be computed at once."""
+        """State that queries the source at step t: the one before the step, which then reads the context (Bahdanau et
+        al. 2015), or the one after it, so that all steps can be computed at once (Luong et al. 2015)."""
         feeding: bool = False
-        """Whether a state that asks after its step reads the context of the step before (input feeding)."""
+        """Whether, with `asks: after`, each step also reads the context of the previous step (input feeding)."""
         coverage: bool = False
-        """Whether a position's score depends on how much was looked at it before (Tu et al. 2016,
+        """Whether a position's score depends on how much attention it has already received (Tu et al. 2016,
         https://arxiv.org/abs/1601.04811)."""
 
     product: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.bmm)
-    """How queries and sources are multiplied; for decoding there is one whose bits depend on no neighbour."""
+    """The batched product. Decoding replaces it by one in which a row's bits do not depend on the other rows."""
 
     def __init__(self, settings: Settings, query: int, states: int) -> None:
         super().__init__()
@@ -63,12 +64,12 @@ class SourceAttention(nn.Module, ABC):
 
     @property
     def one_by_one(self) -> bool:
-        """Whether a step needs the context of the one before it, or its own before it begins."""
+        """Whether a step needs the previous context, or its own context before it begins."""
         own = self.settings
         return own.asks == "before" or own.feeding or own.coverage
 
     def keys(self, states: Tensor) -> Tensor:
-        """What of the source's states (S, N, E) scores depend on, once for all queries."""
+        """The part of the scores that depends only on the source's states (S, N, E), computed once for all queries."""
         return states
 
     @abstractmethod
@@ -84,14 +85,14 @@ class SourceAttention(nn.Module, ABC):
         owner: Tensor | None = None,
         seen: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Queries (B, T, D) → contexts (B, T, E) and weights (B, T, N). `seen` (B, N) is what was looked at before."""
+        """Queries (B, T, D) → contexts (B, T, E) and weights (B, T, N). `seen` (B, N) sums the weights so far."""
         shape = queries.shape[:2]
         together, keys, states, real = meet(queries, owner, keys, states, real)
         scores = self.scores(together, keys)
         if self.coverage is not None and seen is not None:
             scores = scores + self.coverage * seen.reshape(len(scores), -1, scores.shape[-1])
         weights = self._weights(scores.masked_fill(~real[:, None], -torch.inf), together, real)
-        if observed():  # as of one head, (B, 1, T, N)
+        if observed():  # as one head, (B, 1, T, N)
             weights = note(self, "weights", weights.reshape(*shape, -1)[:, None]).reshape(scores.shape)
         contexts, weights = self.product(weights, states).reshape(*shape, -1), weights.reshape(*shape, -1)
         if self.gate is not None:
@@ -158,9 +159,9 @@ class ScaledDot(SourceAttention):
 
 
 class Separate(SourceAttention):
-    """tanh(pᵀ s + qᵀ h_i + r): the query moves all scores alike, and never changes which position has the highest one.
+    """tanh(pᵀ s + qᵀ h_i + r): the query shifts all scores alike and never changes which position has the highest one.
 
-    As some lectures print it. Here to show the fault; `additive` is what is meant.
+    Some lectures print additive attention like this. It is here to show the mistake; use `additive`.
     """
 
     def __init__(self, settings: SourceAttention.Settings, query: int, states: int) -> None:
@@ -175,8 +176,8 @@ class Separate(SourceAttention):
 
 
 class Uniform(SourceAttention):
-    """All positions alike: the whole input, as its mean, is read at every step (input recurrence). What attention is
-    the learnt form of."""
+    """Equal weights: every step reads the mean of the whole input (input recurrence). Attention is the learned form of
+    this."""
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return queries.new_zeros(len(queries), queries.shape[1], keys.shape[1])

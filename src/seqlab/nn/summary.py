@@ -1,4 +1,4 @@
-"""A sequence of states becomes one vector, padding left out exactly.
+"""Summaries: from a sequence of states to one vector, on which padding has no effect at all.
 
 B rows · T positions · W width
 """
@@ -18,7 +18,7 @@ SummaryKind = Literal["last", "max", "mean", "attention"]
 
 
 def summary(kind: SummaryKind, width: int, directions: int = 1) -> Summary:
-    """The summary of that name, for states of this width that were read in one or two directions."""
+    """Return the summary named `kind`, for states of this width, read in one or two directions."""
     made: dict[str, Callable[[], Summary]] = {
         "last": lambda: LastSummary(directions),
         "max": MaxSummary,
@@ -29,11 +29,11 @@ def summary(kind: SummaryKind, width: int, directions: int = 1) -> Summary:
 
 
 class Summary(nn.Module):
-    """forward(states (B, T, W), mask (B, T)) → (B, W). Real positions come first, and every row has one."""
+    """forward(states (B, T, W), mask (B, T)) → (B, W). Real positions come first, and every row has at least one."""
 
 
 class LastSummary(Summary):
-    """→h_T, the state that has read all of it; of two directions [→h_T; ←h_1]."""
+    """→h_T, the state that has read everything; for two directions, [→h_T; ←h_1]."""
 
     def __init__(self, directions: int = 1) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class LastSummary(Summary):
 
 
 class MaxSummary(Summary):
-    """max_t h_t, for each of the W numbers by itself."""
+    """max_t h_t, separately for each of the W numbers."""
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         return states.masked_fill(~mask[..., None], -torch.inf).max(1).values
@@ -63,7 +63,7 @@ class MeanSummary(Summary):
 
 
 class AttentionSummary(Summary):
-    """Σ_t a_t h_t, a = softmax(q · tanh(W h_t + b)), with a query q that is learnt.
+    """Σ_t a_t h_t, a = softmax(q · tanh(W h_t + b)), with a learned query q.
 
     Yang et al. 2016, https://aclanthology.org/N16-1174
     """
@@ -74,11 +74,11 @@ class AttentionSummary(Summary):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         shares = note(self, "weights", self.shares(states, mask)[:, None, None])[:, 0, 0]  # one head, one query
-        real = states.masked_fill(~mask[..., None], 0)  # where the share is 0, what is there must not count either
+        real = states.masked_fill(~mask[..., None], 0)  # 0 · NaN would not be 0
         return (shares[:, None] @ real)[:, 0]
 
     def shares(self, states: Tensor, mask: Tensor) -> Tensor:
-        """How much each position counts (B, T)."""
+        """The weight of each position (B, T)."""
         scores = self.query(torch.tanh(self.key(states)))[..., 0]
         return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
 

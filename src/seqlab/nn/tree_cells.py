@@ -1,4 +1,4 @@
-"""Nets over binary trees: a state for every node, made of the states of its two children, many trees at once.
+"""Nets over binary trees: each node's state is computed from the states of its two children, for many trees at once.
 
 N nodes · D width of the inputs · H state width
 """
@@ -19,7 +19,7 @@ Activation = Literal["tanh", "relu", "sigmoid"]
 
 
 class TreeCell(nn.Module, ABC):
-    """One step upwards. A state is a row of `size` numbers, of which the first H are what others see."""
+    """One step upwards. A state is a row of `size` numbers; the first H are its output."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TreeCell(nn.Module, ABC):
 
 
 class RecursiveCell(TreeCell):
-    """a = g(U a_left + W a_right + b), and at the leaves a = g(V x + c)
+    """a = g(U a_left + W a_right + b); at the leaves a = g(V x + c)
 
     Socher et al. 2013, https://aclanthology.org/D13-1170
     """
@@ -58,7 +58,7 @@ class TreeLSTMCell(TreeCell):
     at the leaves i, o = σ(W x + b), u = tanh(W x + b), c = i ∘ u, h = o ∘ tanh(c)
 
     Tai, Socher & Manning 2015, https://arxiv.org/abs/1503.00075 (binary, over constituents). Each gate has its own
-    rows of the matrices. The biases of the forget gates start at 1.
+    rows in the matrices. The biases of the forget gates start at 1.
     """
 
     def __init__(self, input_width: int, width: int) -> None:
@@ -86,9 +86,9 @@ class TreeLSTMCell(TreeCell):
 
 
 def upwards(cell: TreeCell, x: Tensor, children: Tensor, pieces: Tensor) -> Tensor:
-    """What others see of all nodes (N, H), in the order of `Levels`, from x (leaves, D).
+    """Return the outputs of all nodes (N, H), in the order of `Levels`, from x (leaves, D).
 
-    All nodes of a level, of whatever tree, are one product. `children` and `pieces` are as in `Levels`.
+    All nodes of a level, across trees, are one product. `children` and `pieces` are as in `Levels`.
     """
     arrived: defaultdict[int, list[Tensor]] = defaultdict(list)
     handed: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """Recurrent cells. A cell is its equations and nothing else; `Recurrent` owns time, masks, depth and state.
 
-x_t inputs · h_t state, and what a cell gives · c_t memory · D input width · H state width · σ the logistic function
-∘ number by number · [a; b] one after the other
+x_t inputs · h_t state and output of a cell · c_t memory · D input width · H state width · σ the logistic function
+∘ elementwise product · [a; b] concatenation
 """
 
 from seqlab.nn.cells.cell import Cell, CellState

@@ -1,4 +1,4 @@
-"""What a cell is: one step of a recurrence."""
+"""The base class of cells: one step of a recurrence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CellState = tuple[Tensor, ...]
 
 
 class Cell(nn.Module, ABC):
-    """The least that a cell of one's own needs is `step`; `blocks` says how many vectors of width H it reads of x.
+    """A custom cell needs only `step`; `blocks` is the number of vectors of width H that the input map gives it.
 
     >>> class Leaky(Cell):
     ...     def step(self, inputs, state):
@@ -25,12 +25,12 @@ class Cell(nn.Module, ABC):
 
     Settings: ClassVar[type[PartSettings]] = PartSettings
     parts: ClassVar[tuple[str, ...]] = ("h",)
-    """The names of the parts of the state."""
+    """Names of the parts of the state."""
     blocks: ClassVar[int] = 1
     shrinks: ClassVar[float | None] = None
-    """About how large what it gives is at first, beside what it reads, where both are small; None: not known."""
+    """Approximate size of an untrained cell's output relative to its input, when both are small; None if unknown."""
     sigmoid = staticmethod(torch.sigmoid)
-    """σ. A cell that calls `torch.sigmoid` instead computes the same, but decodes more slowly."""
+    """σ. A cell that calls `torch.sigmoid` directly computes the same, but decodes more slowly."""
 
     def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Cell(nn.Module, ABC):
         nn.init.zeros_(self.input.bias)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What does not depend on the state, for all steps at once: (..., D) → (..., inputs)."""
+        """The part that does not depend on the state, for all steps at once: (..., D) → (..., inputs)."""
         return self.input(x)  # type: ignore[no-any-return]
 
     @abstractmethod
@@ -48,12 +48,12 @@ class Cell(nn.Module, ABC):
         """The equations: the inputs of one step and the state before it → the state after it."""
 
     def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """All steps of x (T, B, D) by the library's own kernel, where it computes exactly this cell."""
+        """Run all steps of x (T, B, D) in the library's kernel; None unless it computes exactly this cell."""
         return None
 
 
 def orthogonal(linear: nn.Linear) -> nn.Linear:
-    """Start from orthogonal matrices, one for each block: they keep the length of what they multiply."""
+    """Initialise each block to an orthogonal matrix, which preserves the length of vectors."""
     for block in torch.split(linear.weight.data, linear.in_features):
         nn.init.orthogonal_(block)
     if linear.bias is not None:
@@ -62,7 +62,7 @@ def orthogonal(linear: nn.Linear) -> nn.Linear:
 
 
 def is_plainly(cell: Cell, cls: type[Cell]) -> bool:
-    """Whether nothing of a class was changed: neither by a class derived from it, nor in its linear maps."""
+    """Whether a cell computes exactly what `cls` does: no overridden equations, no replaced linear maps."""
     unchanged = type(cell).step is cls.step and type(cell).inputs is cls.inputs
     return unchanged and type(cell.input) is nn.Linear and type(cell.recurrent) is nn.Linear
 

@@ -1,4 +1,4 @@
-"""The GRU in its two forms, and three cells of its kind that were found by search."""
+"""The GRU in its two forms, and three similar cells found by architecture search."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from seqlab.recipe import PartSettings
 class GRU(Cell):
     """r, z = σ(W x + U h + b), n = tanh(W x + b + r ∘ (U h + c)), h' = z ∘ h + (1 − z) ∘ n
 
-    Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate after the product, as in torch.nn.GRU and
-    cuDNN: z keeps the old state.
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate applied after the product, as in torch.nn.GRU
+    and cuDNN. z is the share of the old state that is kept.
     """
 
     blocks = 3  # r z n, as in torch.nn.GRU
@@ -45,13 +45,13 @@ class GRU(Cell):
 class ClassicGRU(Cell):
     """r, z = σ(W x + U h + b), n = tanh(W x + U (r ∘ h) + b), h' = z ∘ h + (1 − z) ∘ n
 
-    Cho et al. 2014, https://arxiv.org/abs/1406.1078: the reset gate before the product. `update: takes` is the other
-    sense in which the gate is printed, h' = (1 − z) ∘ h + z ∘ n.
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate applied before the product. `update: takes` is
+    the other published convention, h' = (1 − z) ∘ h + z ∘ n.
     """
 
     class Settings(PartSettings):
         update: Literal["keeps", "takes"] = "keeps"
-        """Whether the update gate says how much of the state is kept, or how much is replaced."""
+        """Whether the update gate is the share of the state that it keeps or the share that it replaces."""
 
     blocks = 3  # r z n
     shrinks = 0.6
@@ -75,8 +75,8 @@ class ClassicGRU(Cell):
 class MUT1(Cell):
     """z = σ(W x + b), r = σ(W x + U h + b), h' = z ∘ tanh(U (r ∘ h) + tanh(x) + b) + (1 − z) ∘ h
 
-    Jozefowicz, Zaremba & Sutskever 2015, An Empirical Exploration of Recurrent Network Architectures. Where it uses x
-    bare, the widths have to agree: x is projected first.
+    Jozefowicz, Zaremba & Sutskever 2015, An Empirical Exploration of Recurrent Network Architectures. A bare x must
+    have the width of the state, so it is projected first.
     """
 
     blocks = 3  # z r and the projection of x

@@ -1,4 +1,4 @@
-"""The LSTM, the steps that lead to it, and its variants."""
+"""The LSTM, simpler cells that lead up to it, and its variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqlab.recipe import PartSettings
 
 
 class Memory(Cell):
-    """c' = c + tanh(W x + b), h' = tanh(c'): ∂c'/∂c is the identity, nothing vanishes and nothing is forgotten."""
+    """c' = c + tanh(W x + b), h' = tanh(c'): ∂c'/∂c is the identity; no gradient vanishes, nothing is forgotten."""
 
     parts = ("h", "c")
 
@@ -86,7 +86,7 @@ class LSTM(Cell):
 
 
 class CoupledLSTM(Cell):
-    """The LSTM with f = 1 − i: as much is forgotten as is taken in.
+    """The LSTM with f = 1 − i: it forgets as much as it takes in.
 
     Greff et al. 2015, https://arxiv.org/abs/1503.04069
     """
@@ -108,7 +108,7 @@ class CoupledLSTM(Cell):
 
 
 class PeepholeLSTM(LSTM):
-    """The LSTM whose gates see the memory too: i, f = σ(… + p ∘ c), o = σ(… + p ∘ c')
+    """The LSTM with gates that also see the memory: i, f = σ(… + p ∘ c), o = σ(… + p ∘ c')
 
     Gers & Schmidhuber 2000, Recurrent nets that time and count.
     """

@@ -15,7 +15,7 @@ from seqlab.recipe import PartSettings
 
 
 class Elman(Cell):
-    """h' = g(V x + U h + c), with g = tanh unless another is named.
+    """h' = g(V x + U h + c), with g = tanh by default.
 
     Elman 1990, Finding structure in time.
     """
@@ -33,7 +33,7 @@ class Elman(Cell):
 
 
 class IRNN(Cell):
-    """h' = max(0, V x + U h + c), where U starts as the identity: at first, what was seen is added up and kept.
+    """h' = max(0, V x + U h + c), where U starts as the identity: an untrained cell adds up its inputs.
 
     Le, Jaitly & Hinton 2015, https://arxiv.org/abs/1504.00941
     """
@@ -51,20 +51,21 @@ class IRNN(Cell):
 class UnitaryRNN(Cell):
     """h' = modReLU(U h + V x), with h complex, U unitary, and modReLU(z) = max(0, |z| + b) z / |z|
 
-    U keeps lengths, so that gradients neither vanish nor explode in it. The state is written as [real; imaginary], each
-    of width H / 2. U = exp(A − Aᴴ) is unitary for every A, so it stays so whatever the optimizer does.
+    U preserves lengths, so gradients neither vanish nor explode through it. The state is stored as [real; imaginary],
+    each of width H / 2. U = exp(A − Aᴴ) is unitary for every A, so it stays unitary whatever the optimizer does.
 
-    Arjovsky, Shah & Bengio 2016, https://arxiv.org/abs/1511.06464, who multiply few-parameter factors instead; a whole
-    matrix as in Wisdom et al. 2016, https://arxiv.org/abs/1611.00035. Angles start within ±π/2 where they have ±π.
+    Arjovsky, Shah & Bengio 2016, https://arxiv.org/abs/1511.06464, who multiply factors with few parameters; the full
+    matrix follows Wisdom et al. 2016, https://arxiv.org/abs/1611.00035. Angles start within ±π/2, not ±π as there.
     """
 
     class Settings(PartSettings):
         angles: float = Field(default=math.pi / 2, ge=0, le=math.pi)
-        """How far U turns numbers of the state at first: small angles keep sums, large ones tell times apart."""
+        """Largest initial angle by which U rotates numbers of the state. Small angles preserve sums over time, large
+        ones help to tell steps apart."""
 
     def __init__(self, input_width: int, width: int, settings: Settings | None = None) -> None:
         if width % 2:
-            raise ValueError(f"the state of a unitary net is complex: its width has to be even, not {width}")
+            raise ValueError(f"the state of a unitary net is complex, so its width must be even, not {width}")
         super().__init__(input_width, width)
         nn.init.xavier_uniform_(self.input.weight)
         angles = settings.angles if settings is not None else math.pi / 2
@@ -80,7 +81,7 @@ class UnitaryRNN(Cell):
 
 
 class Unitary(nn.Module):
-    """A complex n × n matrix A, as its two parts (2, n, n) → exp(A − Aᴴ), as the real matrix [[R, −I], [I, R]]"""
+    """Real and imaginary part of an n × n matrix A, (2, n, n) → exp(A − Aᴴ) as the real matrix [[R, −I], [I, R]]"""
 
     def __init__(self, width: int, angles: float) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class Unitary(nn.Module):
         return torch.cat([torch.cat([u.real, -u.imag], 1), torch.cat([u.imag, u.real], 1)])
 
     def right_inverse(self, weight: Tensor) -> Tensor:
-        """A start: rotations by random angles, each number of the state by its own, and a little of all others."""
+        """Initial values: each number of the state is rotated by its own random angle, with a little of the others."""
         parts = torch.randn(2, self.width, self.width) * 0.1 / self.width**0.5
         parts[1].diagonal().uniform_(-self.angles, self.angles)
         return parts.to(weight)  # type: ignore[no-any-return]
