@@ -307,7 +307,7 @@ def test_what_is_wrong_with_a_condition_is_said_with_its_place(tmp_path, change,
 
 def test_a_model_without_a_source_is_refused(tmp_path):
     settings = recipe(tmp_path, reversals(100), model={"kind": "gpt", "width": 16, "depth": 1, "heads": 2})
-    with pytest.raises(SeqlabError, match="reads no source"):
+    with pytest.raises(SeqlabError, match="does not read a source"):
         prepare(settings, torch.device("cpu"), Silence())
 
 

@@ -89,7 +89,7 @@ class Checkpoints:
             raise RunError(
                 f"could not save step {step} ({error.strerror or error}); {left}",
                 where=str(self.folder),
-                hint="free some disk space, then continue with --resume",
+                hint="free disk space, then continue with --resume",
             ) from None
         ranks.wait()
 

@@ -51,7 +51,7 @@ class RunLock:
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 self.release()
-                hint = "choose another --out, or free some disk space"
+                hint = "choose another --out, or free disk space"
                 raise RunError(f"cannot write here ({error.strerror})", where=str(folder), hint=hint) from None
             said(f"{folder}: this file system does not support locks; make sure that nothing else writes into the run")
 

@@ -23,7 +23,7 @@ class Log:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         except OSError as error:
-            what, hint = f"could not write ({error.strerror})", "free some disk space, then continue with --resume"
+            what, hint = f"could not write ({error.strerror})", "free disk space, then continue with --resume"
             raise RunError(what, where=str(self.path), hint=hint) from None
 
     @property
