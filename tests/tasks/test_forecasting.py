@@ -352,7 +352,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(table, tmp_path):
     ("changes", "expected"),
     [
         ({"tokenizer": "byte"}, "numbers need no tokenizer"),
-        ({"task.mode": "every"}, "only what follows a whole window"),
+        ({"task.mode": "every"}, "can only forecast what follows a whole window"),
         ({"model.kind": "recurrent-encoder"}, "needs vocab_size"),
         ({"task.targets": ["c"]}, "'c' is not among the columns"),
         ({"task.columns": ["aa"]}, "no column 'aa'"),

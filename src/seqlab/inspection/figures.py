@@ -54,7 +54,7 @@ def attention_history(found: History, path: Path) -> None:
     figure, axes = _figure(max(3.0, 0.28 * width + 1.5), max(2.4, 0.28 * height + 1.2))
     axes.imshow(found.weights, cmap="Blues", vmin=0, vmax=max(max(row) for row in found.weights), aspect="equal")
     turned = 90 if max(map(len, found.source)) > 2 else 0
-    axes.set_xticks(range(width), found.source, rotation=turned, fontsize=9, parse_math=False)  # a $ is a $
+    axes.set_xticks(range(width), found.source, rotation=turned, fontsize=9, parse_math=False)  # show $ literally
     axes.set_yticks(range(height), found.target, fontsize=9, parse_math=False)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
@@ -310,7 +310,7 @@ def _residuals(axes: Any, found: Mapping[str, Any]) -> None:
         axes.stairs(bars["counts"], bars["edges"], color=colour, linewidth=1.5, label=name)
     axes.axvline(0, color="#adb5bd", linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=8)
-    _dress(axes, "Residuals", "truth − forecast, in root mean squares of the column", "forecasts")
+    _dress(axes, "Residuals", "truth − forecast, in units of the column's RMS", "forecasts")
 
 
 def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
@@ -322,7 +322,7 @@ def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
         axes.plot(*points, color=colour, linewidth=1.8, marker="o", markersize=4, label=f"{name}: {first:.3g} at 1")
     axes.set_xticks([row["ahead"] for row in found["columns"] if row["column"] == names[0]][:20])
     axes.legend(frameon=False, fontsize=8)
-    _dress(axes, "Further ahead", "steps ahead", "RMSE, as a multiple of one step's")
+    _dress(axes, "Further ahead", "steps ahead", "RMSE, relative to one step ahead")
 
 
 def _bits_of_tokens(axes: Any, found: Mapping[str, Any]) -> None:

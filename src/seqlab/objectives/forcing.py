@@ -30,9 +30,9 @@ class Forcing(Settings):
     shape: Literal["constant", "linear", "sigmoid", "exponential"] = "linear"
     """How the share grows from 0."""
     begin: float = Field(default=0.0, ge=0, le=1)
-    """The share of training after which it begins to grow."""
+    """The point in training, from 0 to 1, at which the share begins to grow."""
     end: float = Field(default=1.0, ge=0, le=1)
-    """The share of training after which it has reached `own`."""
+    """The point in training, from 0 to 1, at which the share reaches `own`."""
     passes: int = Field(default=1, gt=0)
     """Number of passes that compute own tokens, each from the tokens of the previous pass."""
     choose: Literal["sample", "best"] = "sample"

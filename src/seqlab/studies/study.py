@@ -58,7 +58,7 @@ def load(study: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Study:
     for override in overrides:
         tree.override(f"always.{override[4:]}" if override.startswith("set.") else override)
     if not isinstance(tree.data.get("kind"), str):
-        raise RecipeError("'kind' is missing", where=tree.file, hint=f"one of {', '.join(registry.names('study'))}")
+        raise RecipeError("'kind' is missing", where=tree.file, hint=f"use one of {', '.join(registry.names('study'))}")
     settings = part_settings("study", tree)
     made: Study = registry.find("study", settings.kind)(settings)
     return made

@@ -169,7 +169,7 @@ class Trainings(Study):
         for key, names in (("metric", [self.settings.metric]), ("also", self.settings.also)):
             for name in names:
                 if name not in known:
-                    raise RecipeError(f"no figure '{name}'", where=key, hint=f"one of {', '.join(known)}")
+                    raise RecipeError(f"no figure '{name}'", where=key, hint=f"choose from {', '.join(known)}")
 
     def _filled(self, given: Any, at: Point) -> Any:
         """Fill in placeholders in all texts: `adding:{steps}` → `adding:50`; `{steps}` alone is the value itself."""

@@ -119,7 +119,7 @@ class Forecasting(Task, Forecasts):
             raise RecipeError("this model cannot forecast", where="model.kind", hint=hint)
         if mode == "every" and not body.every_step:
             hint = "set task.mode=last, or model.kind=series-recurrent"
-            raise RecipeError("this model forecasts only what follows a whole window", where="model.kind", hint=hint)
+            raise RecipeError("this model can only forecast what follows a whole window", where="model.kind", hint=hint)
         if mode == "answer" and body.needs_past:
             hint = "choose another model.kind"
             raise RecipeError("this model continues the past, which answers do not have", where="model.kind", hint=hint)

@@ -407,5 +407,5 @@ def _left_out(count: int, pairs: int, longest: int) -> str:
     """Return a note on the pairs that are too long for training."""
     if count == pairs > 0:
         what = f"all {pairs:,} pairs have more than {longest:,} tokens"
-        raise DataError(what, where="task.longest", hint="raise it, or cut the texts into sentences")
+        raise DataError(what, where="task.longest", hint="raise it, or split the texts into sentences")
     return f"left out {count:,} of {pairs:,} pairs, which exceed task.longest={longest:,} tokens" if count else ""
