@@ -52,7 +52,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Health:
-    """The measurements of this module as plain data."""
+    """Gradients, matrices and gates of a model, as plain data."""
 
     distances: list[int]
     norms: dict[str, list[float]]
@@ -108,7 +108,7 @@ def _kept(states: list[Tensor], state: Tensor) -> Tensor:
 
 
 def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss, summed over rows, where → has read everything and where ← has; equal if there is one answer."""
+    """Return the losses at the last and the first position, summed over rows; the same if there is one answer."""
     mask = batch.get("mask")
     if isinstance(objective, NextToken):
         output = objective.read(batch, None)
