@@ -97,7 +97,7 @@ def test_commands_that_make_runs_say_it_too(seqlab, run, here):
     assert said.err.count("is damaged") == 1
     said = seqlab("average", run, "--last", "2", "--out", "mean")
     assert said.code == 2
-    assert said.err.count("is damaged (model.safetensors differs from the manifest) and passed over") == 1
+    assert said.err.count("is damaged (model.safetensors differs from the manifest) and skipped") == 1
     assert "has 1 whole checkpoints, and not 2" in said.errors[0]
 
 

@@ -123,7 +123,7 @@ def test_ctrl_c_saves_and_says_so(script, here, commands):
         _, rest = process.communicate()
     assert process.returncode == 130
     (last,) = [line for line in rest.splitlines() if "held-out" not in line]
-    step = re.match(r"stopped and saved at step (\d+) of 100000; go on with --resume", last)[1]
+    step = re.match(r"stopped and saved at step (\d+) of 100000; continue with --resume", last)[1]
     assert f"step-{int(step):08d}" in os.listdir("out/checkpoints")
 
 

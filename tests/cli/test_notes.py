@@ -8,7 +8,7 @@ import pytest
 
 LINES = ["the cat sat", "", "the dog sat on the mat", "   ", "", "a cat", "\u3000"] * 20
 EMPTY = 80
-NOTE = "with data.empty_lines=true, each counts as a line of its end alone"
+NOTE = "with data.empty_lines=true, each counts as a lone `<end>`"
 
 
 @pytest.fixture(scope="module")

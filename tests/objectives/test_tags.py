@@ -86,9 +86,9 @@ def test_a_sentence_that_breaks_the_rules_likewise():
 
 
 def test_rules_need_a_chain_and_a_way_of_tagging():
-    with pytest.raises(ValidationError, match="only crf: true looks at them"):
+    with pytest.raises(ValidationError, match="only a CRF looks at neighbouring tags"):
         Tags.Settings(kind="tags", rules=True)
-    with pytest.raises(RecipeError, match="follow none of the rules"):
+    with pytest.raises(RecipeError, match="follow none of the schemes"):
         objective(scheme=None, crf=True, rules=True)
 
 
@@ -131,5 +131,5 @@ def test_only_chosen_outputs_are_in_the_figures():
     parts = {name: int(part) for name, part in loss.parts.items()}
     assert parts == {"right": 2, "words": 4, "spans": 1, "found": 1, "hits": 0}
     assert int(loss.count) == 4  # the tag that is not known does not count
-    with pytest.raises(ValidationError, match="crf: true weighs whole sentences"):
+    with pytest.raises(ValidationError, match="a CRF scores whole sentences"):
         Tags.Settings(kind="tags", crf=True, last=3)

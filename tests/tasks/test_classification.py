@@ -256,7 +256,7 @@ def test_several_labels_may_be_none(data, tmp_path):
     ("rows", "which", "what", "line"),
     [
         ([("plum", "fruit"), ("oak", "tree")], "valid", "the label 'tree' is not in the training data", 3),
-        ([("plum", "fruit"), ("oak", " ")], "valid", "no label", 3),
+        ([("plum", "fruit"), ("oak", " ")], "valid", "the label is missing", 3),
         ([("plum", "fruit"), ("fig", "fruit")], "train", "only one label \\('fruit'\\)", None),
     ],
 )

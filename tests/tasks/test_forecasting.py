@@ -292,7 +292,7 @@ def test_what_is_forecast_comes_first_and_only_that(table):
     batch = task.split(data, "train", training=False).batch(np.array([0]), Key(0, 0))
     assert batch["targets"].shape == (1, 1, 1)
     assert batch["spread"].tolist() == pytest.approx([0.1 / 2**0.5], rel=0.1)
-    with pytest.raises(SeqlabError, match="not known so far ahead"):
+    with pytest.raises(SeqlabError, match="are unknown so far ahead"):
         task.ahead(2)
 
 
@@ -352,17 +352,17 @@ def test_an_interrupted_run_ends_with_the_same_bits(table, tmp_path):
     ("changes", "expected"),
     [
         ({"tokenizer": "byte"}, "numbers need no tokenizer"),
-        ({"task.mode": "every"}, "only what follows a whole window"),
+        ({"task.mode": "every"}, "can only forecast what follows a whole window"),
         ({"model.kind": "recurrent-encoder"}, "needs vocab_size"),
-        ({"task.targets": ["c"]}, "'c' is none of the columns"),
+        ({"task.targets": ["c"]}, "'c' is not among the columns"),
         ({"task.columns": ["aa"]}, "no column 'aa'"),
         ({"task.mode": "answer"}, "cannot be cut"),
         ({"task.horizon": 90}, "80 steps are too few to forecast 90"),
         ({"task.mode": "answer", "task.horizon": 2}, "an answer has no horizon"),
         ({"task.answer": "a"}, "needs mode: answer"),
         ({"data.scramble": 0.5}, "series are numbers"),
-        ({"data.train": "adding", "task.mode": "answer", "model.kind": "series-linear"}, "answers have none"),
-        ({"data.train": "waves", "task.mode": "answer"}, "no answer is known"),
+        ({"data.train": "adding", "task.mode": "answer", "model.kind": "series-linear"}, "which answers do not have"),
+        ({"data.train": "waves", "task.mode": "answer"}, "the series has no answer"),
         ({"task.kind": "language-modelling"}, "'tokenizer' is missing"),
     ],
 )

@@ -56,7 +56,7 @@ def test_every_line_is_answered_in_its_order(reverser):
     answers = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["answer"] for one in answers][::4] == ["three two one", "five six"]
     assert len(answers) == 5
-    assert "more than 2,048" in answers[3]["error"]
+    assert "the maximum of 2,048" in answers[3]["error"]
     assert "standard input, line 4: 20,001 tokens" in found.stderr
 
 
@@ -102,7 +102,7 @@ def test_strange_lines_do_not_change_the_others(tokenizer, tmp_path):
     assert [one["answer"] for one in (first, last)] == [one["answer"] for one in found["plain.txt"]]
     assert len(answers) == len(strange)
     assert all(isinstance(one["answer"], str) for one in answers)
-    assert "more than 300" in answers[3]["error"]
+    assert "the maximum of 300" in answers[3]["error"]
     assert ("error" in answers[2]) == (tokenizer not in ("word", "wordpiece"))  # to which it is one unknown word
 
 
@@ -131,7 +131,7 @@ def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):
     assert given.splitlines()[2] == "five six\tsix five"
     table = write_pairs(tmp_path / "asked.jsonl", [{"source": "one two"}])
     mixed = run_command("predict", reverser.folder, table, tmp_path / "asked.txt").exception
-    assert "some of the files are plain texts" in mixed.what
+    assert "some of the files are plain text" in mixed.what
     (tmp_path / "asked.dat").write_text('{"source": "one two"}\n')
     named = reverser.changed({"data.format": "jsonl"}).predict(str(tmp_path / "asked.dat"))
     assert [one["text"] for one in named] == ["one two"]
@@ -163,7 +163,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path):
     settings = recipe(tmp_path, rows).changed({"task.longest": 20})
     prepared = prepare(settings, torch.device("cpu"), Heard())
     assert len(prepared.train_split) == len(rows) - 1
-    assert f"1 of {len(rows):,} pairs have more than task.longest=20 tokens: left out" in told
+    assert f"left out 1 of {len(rows):,} pairs, which exceed task.longest=20 tokens" in told
     with pytest.raises(SeqlabError, match=r"all .* pairs have more than 1 tokens"):
         prepare(settings.changed({"task.longest": 1}), torch.device("cpu"), Silence())
 
@@ -267,10 +267,13 @@ def test_several_conditions_are_typed_with_tabs_between_them(tmp_path):
     assert [json.loads(line)["text"] for line in found.stdout.splitlines()] == ["loud\tone two", "soft\t"]
     shown = json.loads(run_command("inspect", "attention", run.folder, "--text", "soft\tone two", "--json").stdout)
     assert shown["source"] == ["<soft>", "one", "two", "<end>"]
-    assert "2 parts here" in run_command("inspect", "beam", run.folder, "--text", "one").exception.what
+    assert "expected 2 fields" in run_command("inspect", "beam", run.folder, "--text", "one").exception.what
     long = "soft\t" + "one " * 3000
-    assert "more than 2,048" in run_command("inspect", "beam", run.folder, "--text", long).exception.what
-    for text, says in (("one two\n", "2 parts here, not 1"), ("quiet\tone\n", "'quiet' is not in the training data")):
+    assert "the maximum of 2,048" in run_command("inspect", "beam", run.folder, "--text", long).exception.what
+    for text, says in (
+        ("one two\n", "expected 2 fields, found 1"),
+        ("quiet\tone\n", "'quiet' is not in the training data"),
+    ):
         assert says in str(run_command("predict", run.folder, text=text).exception)
 
 
@@ -285,9 +288,9 @@ def test_a_report_is_a_translation_of_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"sizes": "1 many"}, "'1 many' is no row of numbers"),
-        ({"sizes": "1 nan"}, "'1 nan' is no row of numbers"),
-        ({"sizes": "1 2 3"}, "3 numbers of 'sizes' where there are 2"),
+        ({"sizes": "1 many"}, "'1 many' is not a row of numbers"),
+        ({"sizes": "1 nan"}, "'1 nan' is not a row of numbers"),
+        ({"sizes": "1 2 3"}, "3 numbers in 'sizes', but 2 in other rows"),
         ({"tone": "shrill"}, "the tone 'shrill' is not in the training data"),
     ],
 )
@@ -304,7 +307,7 @@ def test_what_is_wrong_with_a_condition_is_said_with_its_place(tmp_path, change,
 
 def test_a_model_without_a_source_is_refused(tmp_path):
     settings = recipe(tmp_path, reversals(100), model={"kind": "gpt", "width": 16, "depth": 1, "heads": 2})
-    with pytest.raises(SeqlabError, match="reads no source"):
+    with pytest.raises(SeqlabError, match="does not read a source"):
         prepare(settings, torch.device("cpu"), Silence())
 
 

@@ -125,7 +125,7 @@ def test_all_damaged(killed, server, tmp_path: Path) -> None:
     for step in saved_steps(copy):
         assert f"{step_folder(copy, step)} is damaged" in output
     last = output.splitlines()[-1]
-    assert last == f"error: {copy / 'checkpoints'}: all checkpoints are damaged; remove them to begin again"
+    assert last == f"error: {copy / 'checkpoints'}: all checkpoints are damaged; remove them to start again"
     assert differences(before, outcome(copy)) == []
     with pytest.raises(RunError, match="has no whole checkpoint"):
         load(copy)
@@ -191,7 +191,7 @@ def test_full_disk(room: int, small_disk: Path, server, tmp_path: Path) -> None:
     *progress, error = output.splitlines()
     assert error.startswith("error: ")
     assert "No space left on device" in error
-    assert error.endswith("make room, then go on with --resume")
+    assert error.endswith("free disk space, then continue with --resume")
     assert all(line.startswith("train ") for line in progress)
     assert not list(run.rglob(".draft-*"))
     assert max(saved_steps(run)) >= max(saved)
@@ -220,7 +220,7 @@ def test_best_that_does_not_fit(killed, tmp_path: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", full)
-        with pytest.raises(RunError, match=r"could not save step 2 .*make room, then go on with --resume"):
+        with pytest.raises(RunError, match=r"could not save step 2 .*free disk space, then continue with --resume"):
             train(plan, out=tmp_path / "run")
     assert not list((tmp_path / "run").rglob(".draft-*"))
     train(plan, out=tmp_path / "run", resume=True)

@@ -43,7 +43,7 @@ def is_refusal(output: str, pid: int | None = None) -> bool:
     """One line that says who writes into the run."""
     who = rf"process {pid or '[0-9]+'} on {re.escape(socket.gethostname())} \(since [0-9-]+ [0-9:+]+\)"
     return (
-        re.fullmatch(rf"error: .*: {who} writes into this run; wait until it has ended, .*--out\n", output) is not None
+        re.fullmatch(rf"error: .*: {who} is writing into this run; wait until it ends, .*--out\n", output) is not None
     )
 
 
@@ -184,7 +184,7 @@ def test_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     train(recipe(tmp_path, "streams", steps=4), out=tmp_path / "run")
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    with pytest.warns(Caution, match="has no locks") as told:
+    with pytest.warns(Caution, match="does not support locks") as told:
         seqlab.average(tmp_path / "run", tmp_path / "mean", last=2)
     assert len(told) == 1
     assert not (tmp_path / "mean/.lock").exists()
@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", full)
-        with pytest.raises(RunError, match=r"run: cannot write here \(No space left on device\); .* make room"):
+        with pytest.raises(RunError, match=r"run: cannot write here \(No space left on device\); .* free disk space"):
             RunLock(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -107,7 +107,7 @@ def test_swapped_tags_are_refused(tmp_path: Path) -> None:
     overrides = {"data.train": str(data), "model.width": 8, "training.steps": 5}
     tagger = seqlab.train("tagging/lstm", overrides, out=tmp_path / "run")
     replaced(tmp_path / "run", "model.yaml", "- NAME\n  - OTHER", "- OTHER\n  - NAME")
-    with pytest.raises(RunError, match=r"differs from what was trained: model.yaml \(changed\); put back .* accept"):
+    with pytest.raises(RunError, match=r"differs from the trained run: model.yaml \(changed\); restore .* accept"):
         load(tagger.folder)
 
 
@@ -150,7 +150,7 @@ def test_accepting(run: Path, server) -> None:
 
 def test_accepting_what_cannot_be_used(run: Path) -> None:
     (run / "model.yaml").unlink()
-    with pytest.raises(RunError, match=r"has no model\.yaml; take the folder from a copy"):
+    with pytest.raises(RunError, match=r"has no model\.yaml; restore the folder from a copy"):
         accept(run)
 
 

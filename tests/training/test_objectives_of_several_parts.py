@@ -227,7 +227,7 @@ def test_an_average_is_judged_too(translators, tmp_path):
 def test_a_figure_that_is_none_is_said_before_the_training(translators, tmp_path):
     plain, _ = translators
     for name in ("blue", "rouge"):
-        with pytest.raises(seqlab.SeqlabError, match=f"'{name}' chooses no checkpoint"):
+        with pytest.raises(seqlab.SeqlabError, match=f"'{name}' cannot choose the best checkpoint"):
             seqlab.train(plain.recipe.changed({"task.best": name}), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert np.isfinite(plain.evaluate()["loss"])

@@ -156,7 +156,7 @@ def test_steps_that_depend_on_their_number(training, changes, message: str, tmp_
     before = outcome(tmp_path / "run")
     with pytest.raises(RunError, match=f"training.steps cannot be raised from 6 to 12: .*{message}") as refused:
         train(longer(plan, 12), out=tmp_path / "run", resume=True)
-    assert "train anew with another --out" in str(refused.value)
+    assert "train again with another --out" in str(refused.value)
     assert differences(before, outcome(tmp_path / "run")) == []
 
 

@@ -29,7 +29,7 @@ def test_signals_save_and_exit(signals: list[int], command, server, tmp_path: Pa
     for number in signals:
         child.signal(number)
     assert child.wait() == 130
-    assert f"stopped and saved at step {max(saved_steps(run))} of 40; go on with --resume" in child.output
+    assert f"stopped and saved at step {max(saved_steps(run))} of 40; continue with --resume" in child.output
     assert "Traceback" not in child.output
     assert max(saved_steps(run)) < 30
     assert server.run(*command, "--resume")[0] == 0

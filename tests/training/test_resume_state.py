@@ -237,7 +237,7 @@ def test_not_finite(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as patch:
         patch.setattr(NextToken, "forward", seventh_fails)
-        with pytest.raises(RunError, match=f"the {what} became nan at step 7; .*smaller training.learning_rate"):
+        with pytest.raises(RunError, match=f"the {what} became nan at step 7; .*lower training.learning_rate"):
             train(plan, out=tmp_path / "stopped")
     assert saved_steps(tmp_path / "stopped") == [5, 6]
     assert all(tensor.isfinite().all() for tensor in Checkpoints(tmp_path / "stopped").newest().model.values())

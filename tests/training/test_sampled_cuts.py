@@ -75,5 +75,5 @@ def test_evaluation_reads_the_best_cut(overrides, tmp_path):
 def test_what_cannot_be_sampled_is_refused(recipe, task, overrides, tmp_path):
     for key in ("model.width", "model.depth"):
         overrides.pop(key)
-    with pytest.raises(RecipeError, match=r"tokenizer\.sample: .* reads no sampled text"):
+    with pytest.raises(RecipeError, match=r"tokenizer\.sample: .* cannot read sampled text"):
         seqlab.train(recipe, {**overrides, "task.reading": task}, out=tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What a translator looked at while it wrote, and what its search tried: plain data.
+"""The attention of a translator and the hypotheses of its search, as plain data.
 
 T target tokens · N source tokens
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class History:
-    """Row t: how much the choice of target token t looked at each source token. The mean of layers and heads."""
+    """Row t: the attention of target token t to each source token, averaged over layers and heads."""
 
     source: list[str]
     target: list[str]
@@ -29,7 +29,7 @@ class History:
 
 @dataclass(frozen=True)
 class Branch:
-    """A step that the search looked at; `ids` are those of `before` and of `token`."""
+    """A step that the search considered; `ids` are those of `before` and of `token`."""
 
     ids: list[int]
     before: list[str]
@@ -40,7 +40,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class BeamTree:
-    """What a search found, and all that it looked at on the way."""
+    """The results of a search, and all the steps it considered."""
 
     found: list[dict[str, Any]]
     branches: list[Branch]

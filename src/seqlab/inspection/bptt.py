@@ -1,11 +1,11 @@
-"""Backpropagation through time, written out: the sum over every step at which a weight has had a say.
+"""Backpropagation through time, written out: the sum over all steps at which a weight was used.
 
     s(t) = U x(t) + W h(t−1)    h(t) = tanh(s(t))    z(t) = V h(t)    J(t) = −log softmax(z(t))[y(t)]
 
     ∂J(t)/∂W = Σ_k ∂J(t)/∂h(t) · (Π_{j=k+1..t} ∂h(j)/∂h(j−1)) · ∂h(k)/∂W,    ∂h(j)/∂h(j−1) = diag(1 − h(j)²) W
 
-The factors do not commute, so they are multiplied from the left as they stand. Nothing here uses autograd: it is what
-autograd is compared with. One sequence, in a batch of its own. D inputs · H units · V classes
+The factors do not commute and are multiplied in this order, from the left. Nothing here uses autograd, which is checked
+against these formulas. There is one sequence and no batch dimension. D inputs · H units · V classes
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Explicit:
     w: Tensor
     v: Tensor
     outputs: Tensor
-    """∂E/∂z(t), (T, V): exactly zero where an output does not count."""
+    """∂E/∂z(t), (T, V): exactly zero for outputs that do not count."""
     terms: dict[tuple[int, int], float]
-    """(t, k) → the size of what step k contributes to ∂J(t)/∂W: how fast the past fades."""
+    """(t, k) → the norm of what step k contributes to ∂J(t)/∂W: it shows how fast the past fades."""
 
 
 def explicit_gradients(
     weights: tuple[Tensor, Tensor, Tensor], x: Tensor, y: Tensor, counted: Collection[int] | None = None
 ) -> Explicit:
-    """weights U (H, D), W (H, H), V (V, H); x (T, D); y (T,) classes. `counted` are the outputs in the cost, or all."""
+    """weights U (H, D), W (H, H), V (V, H); x (T, D); y (T,) classes. `counted`: outputs in the cost, default all."""
     u, w, v = weights
     length = len(x)
     counted = range(length) if counted is None else counted

@@ -1,4 +1,4 @@
-"""What a training costs in floating-point operations, counted while it computes batches of its own data."""
+"""The cost of training in floating-point operations, counted on batches of its own data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from seqlab.objectives.objective import Objective
 from seqlab.recipe import TrainingSettings
 
 MEASURED = 128
-"""Of so many batches, the first of a training, the sizes are known."""
+"""Number of batches, from the first, whose sizes are measured."""
 COUNTED = 5
-"""So many of them are computed, from the smaller to the larger ones."""
+"""Number of these batches that are computed, from small to large."""
 Shape = Sequence[int]
 
 
 def training_operations(objective: Objective, split: Split, settings: TrainingSettings, steps: int) -> float:
-    """FLOPs of so many steps: a batch costs what one of like size does, in proportion to their sizes."""
+    """Estimate the FLOPs of `steps` steps: a batch costs as much as a computed one of similar size, in proportion."""
 
     def batch(cursor: Cursor, indices: Indices) -> Batch:
         return split.batch(np.array_split(indices, settings.accumulate)[0], Key(settings.seed, cursor.epoch))
@@ -42,17 +42,17 @@ def training_operations(objective: Objective, split: Split, settings: TrainingSe
 
 
 def operations(objective: Objective, batch: Batch) -> int:
-    """FLOPs of forward and backward over a batch.
+    """Count the FLOPs of forward and backward over a batch.
 
-    2 for each multiply-add of matrix products, convolutions and attention; none for what is done number by number, nor
-    for the optimizer. What is computed and thrown away (padding, what a mask hides) counts as well. Gradients, weights
-    and generators stay as they are.
+    Each multiply-add of matrix products, convolutions and attention counts as 2; elementwise operations and the
+    optimizer do not count. Results that are discarded (padding, masked positions) count too. Gradients, weights and
+    generators are unchanged.
     """
     was_training, device = objective.training, next(objective.parameters()).device
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     counter = FlopCounterMode(display=False, custom_mapping=KERNELS)
     recurrent = any(isinstance(part, Cell) for part in objective.modules())
-    # recurrences with a state that someone could change run step by step: what is compiled cannot be counted
+    # an intervention on the state makes recurrences run step by step, since compiled ones cannot be counted
     by_step = intervene(objective, {("*", "h"): Replace(lambda state: state)} if recurrent else {})
     with torch.random.fork_rng(), torch.enable_grad(), by_step, counter:
         try:
@@ -72,12 +72,12 @@ def _product(_: Shape, a: Shape, b: Shape, **more: Any) -> int:
 
 
 def _attended(q: Shape, k: Shape, v: Shape, *more: Any, **named: Any) -> int:
-    """q kᵀ, and its softmax times v."""
+    """q kᵀ, and the product of its softmax and v."""
     return 2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
 
 
 def _attended_back(_: Shape, q: Shape, k: Shape, v: Shape, *more: Any, **named: Any) -> int:
-    """Twice that: whether a kernel computes the scores a second time is its own affair."""
+    """Twice the forward pass; recomputation of the scores inside a kernel does not count."""
     return 2 * _attended(q, k, v)
 
 
@@ -90,4 +90,4 @@ KERNELS = {
     aten._scaled_dot_product_efficient_attention_backward: _attended_back,
     aten._scaled_dot_product_cudnn_attention_backward: _attended_back,
 }
-"""What the library does not count, or not alike on all devices."""
+"""Operations that PyTorch does not count, or counts differently on different devices."""

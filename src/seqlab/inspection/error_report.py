@@ -1,7 +1,7 @@
-"""What to look at after an evaluation: what is taken for what, if probabilities can be trusted, the worst examples.
+"""The error report of an evaluation: confusions, calibration, and the worst examples.
 
-A report is plain data: numbers, `confusion` (how often each label was found where each was given), and lists of rows,
-each row a dict with the same keys, which people read as tables.
+A report is plain data: numbers, `confusion` (how often each label was predicted for each true label), and tables, which
+are lists of rows, each row a dict with the same keys.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Report = dict[str, Any]
 Row = dict[str, Any]
 BINS = 10
 BEFORE = 40
-"""Characters that are shown before a surprising token."""
+"""Number of characters shown before a surprising token."""
 FEWEST = 5
-"""Tokens of a line below which its mean says little."""
+"""Minimum number of tokens in a line for its mean to be meaningful."""
 MOST_BITS, BITS = 20.0, 0.5
-"""Of the histograms of language models: where they end, and how wide a bar is."""
+"""Histograms of language models: the upper end, and the width of a bar."""
 
 
 def report(outcomes: Iterable[Outcome], worst: int = 10) -> Report:
-    """What became of held-out examples, with so many of the worst of each kind."""
+    """Report on the outcomes of held-out examples, with the `worst` examples of each kind."""
     given = iter(outcomes)
     first = next(given, None)
     if first is None:
-        raise DataError("no examples to look at", hint="name data that has some")
+        raise DataError("there are no examples to report on", hint="give data with at least one example")
     return _reports[type(first)](chain([first], given), worst)
 
 
@@ -70,7 +70,7 @@ def _one_label(found: Sequence[Classified], worst: int) -> Report:
 
 
 def _several_labels(found: Sequence[Classified], worst: int) -> Report:
-    """A decision is one label of one example: is it more likely than not?"""
+    """Report on decisions; a decision is whether one label applies to one example (p > 0.5)."""
 
     def shown(one: Classified, **about: Any) -> Row:
         return {**_place(one), "given": list(one.given), "found": one.found, **about, "text": one.text}
@@ -94,9 +94,9 @@ def _several_labels(found: Sequence[Classified], worst: int) -> Report:
 
 
 def calibration(confidence: Sequence[float], right: Sequence[bool]) -> Report:
-    """ece = Σ_b n_b/n |right in b − mean confidence in b|: of what a model is 80 % sure of, are 80 % right?
+    """ece = Σ_b n_b/n |right in b − mean confidence in b|: are 80 % of the answers given with confidence 0.8 right?
 
-    Over ten bins of equal width. Guo et al. 2017, https://arxiv.org/abs/1706.04599
+    The sum is over ten bins of equal width. Guo et al. 2017, https://arxiv.org/abs/1706.04599
     """
     sure, hit = np.asarray(confidence), np.asarray(right, dtype=float)
     number = np.minimum((sure * BINS).astype(int), BINS - 1)
@@ -120,14 +120,14 @@ def _confusion(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _confusions(pairs: Sequence[tuple[str, str]], worst: int) -> list[Row]:
-    """What is most often taken for what."""
+    """Return the most frequent confusions of two labels."""
     wrong = Counter((given, found) for given, found in pairs if given != found)
     ranked = sorted(wrong.items(), key=lambda one: (-one[1], one[0]))[:worst]
     return [{"given": given, "found": found, "times": times} for (given, found), times in ranked]
 
 
 def _each_label(given: Sequence[set[Any]], found: Sequence[set[Any]], name: Callable[[Any], str] = str) -> list[Row]:
-    """How often each was given, found and both, the worst first."""
+    """Count how often each label was given, found and both; the worst come first."""
     wanted, chosen, hit = (Counter[str]() for _ in range(3))
     for right, own in zip(given, found, strict=True):
         wanted.update(map(name, right))
@@ -185,7 +185,7 @@ def of_tags(outcomes: Iterable[Tagged], worst: int) -> Report:
 
 
 def _wrong_words(found: Sequence[Tagged], worst: int) -> list[Row]:
-    """The words most often wrong, each with its most frequent mistake."""
+    """Return the words most often wrong, each with its most frequent mistake."""
     times, mistakes = Counter[str](), defaultdict[str, Counter[str]](Counter)
     for one in found:
         times.update(one.words)
@@ -208,7 +208,7 @@ def _wrong_words(found: Sequence[Tagged], worst: int) -> list[Row]:
 
 
 def of_texts(outcomes: Iterable[Written], worst: int) -> Report:
-    """By chrF of each sentence, which needs no smoothing as BLEU of a sentence does."""
+    """Score each sentence by chrF, which, unlike BLEU, needs no smoothing for single sentences."""
     found = list(outcomes)
     judged = Judged(["chrf"], [one.answer for one in found], [[one.reference] for one in found])
     scores = [judged.metrics["chrf"].figure(row) for row in judged.tables["chrf"]]
@@ -236,13 +236,13 @@ def of_texts(outcomes: Iterable[Written], worst: int) -> Report:
 
 
 def of_forecasts(outcomes: Iterable[Forecasted], worst: int) -> Report:
-    """Residuals are truth − forecast; the largest are those of the most root mean squares of their column."""
+    """Report residuals, truth − forecast; they are ranked in units of the root mean square of their column."""
     found = list(outcomes)
     truth, forecast = (np.array([getattr(one, name) for one in found]) for name in ("truth", "forecast"))  # (N, H, O)
     residuals, names = truth - forecast, list(found[0].columns)
     size = np.sqrt(np.square(residuals).mean((0, 1)))
     in_sizes = residuals / np.where(size > 0, size, 1)
-    largest: dict[tuple[Any, ...], Row] = {}  # one for each number that was to be forecast
+    largest: dict[tuple[Any, ...], Row] = {}  # one per number to be forecast
     for place in np.argsort(-np.abs(in_sizes), axis=None, kind="stable"):
         number, step, column = (int(one) for one in np.unravel_index(place, residuals.shape))
         where = _place(found[number], step)
@@ -277,7 +277,7 @@ def of_forecasts(outcomes: Iterable[Forecasted], worst: int) -> Report:
 
 
 def of_lines(outcomes: Iterable[LineRead], worst: int) -> Report:
-    """In bits; a line by the mean of its tokens, if it has enough of them."""
+    """Report surprise in bits; lines with enough tokens are ranked by the mean over their tokens."""
     lines: list[tuple[float, int, Row]] = []
     tokens: list[tuple[float, int, Row]] = []
     edges = np.append(np.arange(0, MOST_BITS + BITS / 2, BITS), np.inf)
@@ -307,7 +307,7 @@ def of_lines(outcomes: Iterable[LineRead], worst: int) -> Report:
 
 
 def _keep(best: list[tuple[float, int, Row]], one: tuple[float, int, Row], count: int) -> None:
-    """A heap of the largest."""
+    """Add to a heap of the `count` largest items."""
     if len(best) < count:
         heapq.heappush(best, one)
     elif one[:2] > best[0][:2]:
@@ -318,7 +318,7 @@ def _keep(best: list[tuple[float, int, Row]], one: tuple[float, int, Row], count
 
 
 def _most(ranked: Iterable[tuple[Any, Any]], count: int) -> list[tuple[Any, Any]]:
-    """Those of the largest keys, the first of equal ones first."""
+    """Return the `count` items with the largest keys; ties keep their order."""
     return sorted(ranked, key=lambda one: one[0], reverse=True)[:count]
 
 

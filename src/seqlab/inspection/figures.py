@@ -1,4 +1,4 @@
-"""Pictures of plain data."""
+"""Figures drawn from plain data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def curves(
     y: str,
     ticks: Sequence[str] = (),
 ) -> None:
-    """A line for each name and seed: points (x, y). A model with one point is drawn as a level from there on.
+    """Draw a line of points (x, y) for each name and seed. A run with one point becomes a level from there on.
 
-    `ticks` are what x = 0, 1, ... stand for, where it is no number.
+    `ticks` are labels of x = 0, 1, ... if x is not a number.
     """
     figure, axes = _figure(8, 4.6)
     right = max(px for runs in lines.values() for run in runs for px, _ in run)
@@ -49,12 +49,12 @@ def curves(
 
 
 def attention_history(found: History, path: Path) -> None:
-    """Target tokens from top to bottom, source tokens from left to right; the darker, the more was looked at it."""
+    """Draw target tokens from top to bottom and source tokens from left to right; darker means more attention."""
     height, width = len(found.target), len(found.source)
     figure, axes = _figure(max(3.0, 0.28 * width + 1.5), max(2.4, 0.28 * height + 1.2))
     axes.imshow(found.weights, cmap="Blues", vmin=0, vmax=max(max(row) for row in found.weights), aspect="equal")
     turned = 90 if max(map(len, found.source)) > 2 else 0
-    axes.set_xticks(range(width), found.source, rotation=turned, fontsize=9, parse_math=False)  # a $ is a $
+    axes.set_xticks(range(width), found.source, rotation=turned, fontsize=9, parse_math=False)  # show $ literally
     axes.set_yticks(range(height), found.target, fontsize=9, parse_math=False)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
@@ -67,7 +67,7 @@ def attention_history(found: History, path: Path) -> None:
 
 
 def search_tree(found: BeamTree, path: Path) -> None:
-    """Steps from left to right: what was kept in blue, what finished in green, and the best of what was dropped."""
+    """Draw steps from left to right: kept hypotheses in blue, finished ones in green, the best dropped ones in grey."""
     columns: dict[int, list[Branch]] = {}
     for fate in ("kept", "finished", "dropped"):
         for one in found.branches:
@@ -94,12 +94,12 @@ def search_tree(found: BeamTree, path: Path) -> None:
 
 
 DROPPED = 2
-"""Of a step, so many hypotheses that were not kept are drawn."""
+"""Number of dropped hypotheses drawn per step."""
 _PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
 
 
 def gradient_health(found: Health, path: Path) -> None:
-    """Panels: gradients against distance, singular values of the recurrent matrices, and gates if there are any."""
+    """Draw panels: gradients by distance, singular values of the recurrent matrices, and gates if there are any."""
     figure, panels = _figure(12 if found.gates else 8, 4.2, columns=3 if found.gates else 2)
     sizes = [size for norms in found.norms.values() for size in norms if size > 0 and math.isfinite(size)]
     for colour, (name, norms) in zip(_cycle(len(found.norms)), found.norms.items(), strict=True):
@@ -133,7 +133,7 @@ def _gates(axes: Any, gates: Sequence[Gate]) -> None:
 
 
 def loss_surface(found: Surface, path: Path) -> None:
-    """Lines of equal loss, the weights in the middle, and where a step leads with and without clipping."""
+    """Draw lines of equal loss, the weights in the middle, and where a step leads with and without clipping."""
     figure, axes = _figure(6.6, 5.2)
     finite = [value for row in found.losses for value in row if math.isfinite(value)]
     top = max(finite)
@@ -167,7 +167,7 @@ def loss_surface(found: Surface, path: Path) -> None:
 
 
 def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
-    """A figure against what grows: a line for each arm, a point for each seed, and the baseline."""
+    """Draw a metric along the varied value: a line for each arm, a point for each seed, and the baseline."""
     figure, axes = _figure(8, 4.6)
     (along,) = found["along"]
     arms = list(dict.fromkeys(row["arm"] for row in found["table"]))
@@ -190,7 +190,7 @@ def study_lines(found: Mapping[str, Any], path: Path, title: str) -> None:
 
 
 def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
-    """A bar for each arm, a point for each seed; what others have printed as a diamond, the baseline as a stroke."""
+    """Draw a bar for each arm, a point for each seed, a diamond for published figures, a stroke for the baseline."""
     table = found["table"][::-1]
     figure, axes = _figure(8, 1.4 + 0.38 * len(table))
     names = [row["arm"] if row["at"] is None else f"{row['arm']}, {row['at']}" for row in table]
@@ -211,19 +211,19 @@ def study_bars(found: Mapping[str, Any], path: Path, title: str) -> None:
 
 
 def contributions(terms: Mapping[tuple[int, int], float], steps: int, path: Path) -> None:
-    """What each earlier step contributes to the gradient of each output's loss."""
+    """Draw the contribution of each earlier step to the gradient of each output's loss."""
     figure, axes = _figure(6.4, 4.6)
     sizes = [[terms.get((t, k), math.nan) for k in range(steps)] for t in range(steps)]
     some = any(size > 0 for size in terms.values())
     image = axes.imshow(sizes, cmap="viridis", norm="log" if some else None)
     figure.colorbar(image, label="size of the term")
-    _dress(axes, "Who has a say in ∂J(t)/∂W?", "k: the step at which W acted", "t: the output")
+    _dress(axes, "Contributions to ∂J(t)/∂W", "k: the step at which W is used", "t: the output")
     axes.grid(False)
     _save(figure, path)
 
 
 def errors(found: Mapping[str, Any], path: Path) -> None:
-    """Two panels for a report of `inspection.errors`, whatever it is about."""
+    """Draw two panels for an error report of any kind."""
     drawn = {
         "classes": (_confusion, _calibration),
         "several classes": (_f1, _calibration),
@@ -240,11 +240,11 @@ def errors(found: Mapping[str, Any], path: Path) -> None:
 
 
 SHOWN = 40
-"""Labels of a confusion matrix that are drawn: those with the most errors."""
+"""Maximum number of labels drawn in a confusion matrix: those with the most errors."""
 
 
 def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
-    """Rows add up to 1: of what was given, which share was taken for what; numbers where there is room for them."""
+    """Draw the confusion matrix; rows add up to 1. Counts are printed if there is room."""
     labels, counts = found["confusion"]["labels"], found["confusion"]["counts"]
     everything = range(len(labels))
     errors = [sum(counts[one]) + sum(row[one] for row in counts) - 2 * counts[one][one] for one in everything]
@@ -263,13 +263,13 @@ def _confusion(axes: Any, found: Mapping[str, Any]) -> None:
                     about = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
                     axes.text(column, row, f"{counts[own][other]:,}", **about)
     rest = f" ({SHOWN} of {len(labels)} labels, those with the most errors)" if len(labels) > SHOWN else ""
-    _dress(axes, f"What is taken for what{rest}", "found", "given")
+    _dress(axes, f"Confusion matrix{rest}", "found", "given")
     axes.grid(False)
     axes.tick_params(length=0)
 
 
 def _calibration(axes: Any, found: Mapping[str, Any]) -> None:
-    """What is below the diagonal was less often right than the model was sure; larger dots are more examples."""
+    """Draw accuracy against confidence: overconfident below the diagonal. Larger dots stand for more examples."""
     bins = found["calibration"]
     most = max(own["count"] for own in bins)
     axes.plot([0, 1], [0, 1], color="#adb5bd", linewidth=1, linestyle=":")
@@ -279,14 +279,14 @@ def _calibration(axes: Any, found: Mapping[str, Any]) -> None:
     axes.set_xlim(0, 1.02)
     axes.set_ylim(0, 1.02)
     axes.set_box_aspect(1)
-    _dress(axes, f"Calibration: error {found['ece']:.3f}", "how sure it is", "share that is right")
+    _dress(axes, f"Calibration: error {found['ece']:.3f}", "confidence", "share correct")
 
 
 def _f1(axes: Any, found: Mapping[str, Any]) -> None:
     rows = found["labels"][:SHOWN][::-1]
     axes.barh([row["label"][:20] for row in rows], [row["f1"] for row in rows], color=COLOURS[0], alpha=0.6)
     axes.set_xlim(0, 1)
-    _dress(axes, "Labels, the worst first", "F1", "")
+    _dress(axes, "Labels, worst first", "F1", "")
     axes.grid(axis="y", visible=False)
 
 
@@ -295,22 +295,22 @@ def _scores(axes: Any, found: Mapping[str, Any]) -> None:
     _bars(axes, bars["edges"], bars["counts"])
     axes.axvline(found["mean_chrf"], color=COLOURS[1], linewidth=1.5, label=f"mean {found['mean_chrf']:.1f}")
     axes.legend(frameon=False, fontsize=8)
-    _dress(axes, "How good single answers are", "chrF of a sentence", "sentences")
+    _dress(axes, "Quality of single answers", "chrF of a sentence", "sentences")
 
 
 def _by_length(axes: Any, found: Mapping[str, Any]) -> None:
     lengths, scores = zip(*found["lengths"], strict=True)
     axes.scatter(lengths, scores, s=9, color=COLOURS[0], alpha=0.35, linewidths=0)
     axes.set_ylim(-2, 102)
-    _dress(axes, "Short and long sources", "characters of the source", "chrF of a sentence")
+    _dress(axes, "Short and long sources", "characters in the source", "chrF of a sentence")
 
 
 def _residuals(axes: Any, found: Mapping[str, Any]) -> None:
-    for colour, (name, bars) in zip(COLOURS, found["histogram"].items(), strict=False):  # as many as can be told apart
+    for colour, (name, bars) in zip(COLOURS, found["histogram"].items(), strict=False):  # at most one per colour
         axes.stairs(bars["counts"], bars["edges"], color=colour, linewidth=1.5, label=name)
     axes.axvline(0, color="#adb5bd", linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=8)
-    _dress(axes, "Residuals", "truth − forecast, in root mean squares of the column", "forecasts")
+    _dress(axes, "Residuals", "truth − forecast, in units of the column's RMS", "forecasts")
 
 
 def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
@@ -322,7 +322,7 @@ def _steps_ahead(axes: Any, found: Mapping[str, Any]) -> None:
         axes.plot(*points, color=colour, linewidth=1.8, marker="o", markersize=4, label=f"{name}: {first:.3g} at 1")
     axes.set_xticks([row["ahead"] for row in found["columns"] if row["column"] == names[0]][:20])
     axes.legend(frameon=False, fontsize=8)
-    _dress(axes, "Further ahead", "steps ahead", "RMSE, as a multiple of one step's")
+    _dress(axes, "Further ahead", "steps ahead", "RMSE, relative to one step ahead")
 
 
 def _bits_of_tokens(axes: Any, found: Mapping[str, Any]) -> None:
@@ -333,17 +333,17 @@ def _bits_of_tokens(axes: Any, found: Mapping[str, Any]) -> None:
         axes.axvline(mean, color=COLOURS[1], linewidth=1.5, label=f"mean {mean:.2f}")
         axes.legend(frameon=False, fontsize=8)
     axes.set_yscale("log")
-    _dress(axes, "How surprising tokens are", "bits (−log₂ p), the last bar all above", "tokens")
+    _dress(axes, "Surprise of tokens", "bits (−log₂ p); the last bar has all above", "tokens")
 
 
 def _bits_of_lines(axes: Any, found: Mapping[str, Any]) -> None:
     bars = found["histogram"]
     _bars(axes, _closed(bars["edges"]), bars["lines"])
-    _dress(axes, "How surprising lines are", "mean bits of a line's tokens", "lines")
+    _dress(axes, "Surprise of lines", "mean bits of a line's tokens", "lines")
 
 
 def _closed(edges: Sequence[float]) -> list[float]:
-    """The last bar has no end: it is drawn as wide as the others."""
+    """Close the last bar, which has no upper end, at the width of the others."""
     return [*edges, edges[-1] + edges[1] - edges[0]]
 
 
@@ -352,7 +352,7 @@ def _bars(axes: Any, edges: Sequence[float], counts: Sequence[int]) -> None:
 
 
 def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is read-only, say
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # such as warnings about a read-only home
     import matplotlib
 
     matplotlib.use("Agg")
@@ -367,7 +367,7 @@ FONTS = [
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
     *("Arial Unicode MS", "PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Malgun Gothic"),
 ]
-"""For what the first font has no letters for; those that are installed. Other letters are drawn as boxes."""
+"""Fallback fonts for glyphs missing from the first font, if installed. Other glyphs are drawn as boxes."""
 
 
 def _dress(axes: Any, title: str, x: str, y: str) -> None:
@@ -392,7 +392,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _label(axes: Any, ends: list[tuple[float, str, str]], right: float) -> None:
-    """Names beside the ends of their lines, moved apart where they would overlap: up, but not beyond the top."""
+    """Write names beside the ends of their lines, moved up if they overlap, but not beyond the top."""
     low, high = axes.get_ylim()
     gap = (high - low) * 0.055
     places: list[float] = []

@@ -1,4 +1,4 @@
-"""Why training fails: how far back gradients reach, what the recurrent matrices do to them, and what the gates do.
+"""Why training fails: how far back gradients reach, and what recurrent matrices and gates do to them.
 
 B rows · T positions · H width of the state
 """
@@ -31,13 +31,13 @@ from seqlab.objectives.tags import Tags
 
 @dataclass(frozen=True)
 class Matrix:
-    """A recurrent matrix H × H (one block of a gated cell's): what it does to a vector, again and again."""
+    """A recurrent matrix H × H (or one block of a gated cell's), described by its effect when applied repeatedly."""
 
     name: str
     radius: float
     """The largest |λ|: below 1, powers of the matrix die out; above 1, they may grow. (1.01^1000 ≈ 21,000.)"""
     singular: list[float]
-    """Largest first; one above 1 permits explosion, it does not ensure it."""
+    """The singular values, largest first; a value above 1 permits explosion but does not ensure it."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Gate:
 
 @dataclass(frozen=True)
 class Health:
-    """All of it as plain data."""
+    """Gradients, matrices and gates of a model, as plain data."""
 
     distances: list[int]
     norms: dict[str, list[float]]
-    """For each part of the state: ‖∂ loss at the end / ∂ state so many positions before‖, mean of rows."""
+    """For each part of the state and each distance d: ‖∂ loss at the end / ∂ state d positions back‖, mean of rows."""
     matrices: list[Matrix]
     gates: list[Gate]
 
 
 def health(objective: Objective, batch: Batch, length: int | None = None) -> Health:
-    """Of a recurrent model, with gradients up to `length` positions back."""
+    """Measure a recurrent model, with gradients up to `length` positions back."""
     norms, found = gradients_through_time(objective, batch)
     longest = min(len(one) for one in norms.values())
     count = longest if length is None else min(length, longest)
@@ -71,9 +71,9 @@ def health(objective: Objective, batch: Batch, length: int | None = None) -> Hea
 
 
 def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str, list[float]], list[Gate]]:
-    """∂ loss / ∂ state by all paths, through every state in between, nearest first; and what the gates did meanwhile.
+    """Return ∂ loss / ∂ state by all paths, through every state in between, nearest first; and the values of the gates.
 
-    A net that reads from the end to the beginning is measured from its own last step, which is the first position.
+    A net that reads backwards is measured from its own last step, which is the first position.
     """
     places = {cell: (label, reverse) for label, cell, reverse in cells_over_time(objective)}
     paths = {part: path for path, part in objective.named_modules() if part in places}
@@ -82,8 +82,8 @@ def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str
     with torch.enable_grad(), record(objective, *paths.values()) as tape, intervene(objective, keep):
         at_last, at_first = losses_at_the_ends(objective, batch)
     if not at_last.requires_grad:
-        hint = "of a mixture, look at its parts"
-        raise RunError("no gradients of its loss reach the states of a recurrent net", hint=hint)
+        hint = "if the run is a mixture, inspect its parts"
+        raise RunError("gradients of the loss do not reach the states of a recurrent net", hint=hint)
     norms: dict[str, list[float]] = {}
     values: dict[str, list[Tensor]] = defaultdict(list)
     for cell, (label, reverse) in places.items():
@@ -103,12 +103,12 @@ def gradients_through_time(objective: Objective, batch: Batch) -> tuple[dict[str
 
 
 def _kept(states: list[Tensor], state: Tensor) -> Tensor:
-    states.append(state.requires_grad_())  # also where the weights are frozen
+    states.append(state.requires_grad_())  # also if the weights are frozen
     return state
 
 
 def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Summed over rows, the loss where → has read everything and where ← has; they are one where all is one answer."""
+    """Return the losses at the last and the first position, summed over rows; the same if there is one answer."""
     mask = batch.get("mask")
     if isinstance(objective, NextToken):
         output = objective.read(batch, None)
@@ -130,8 +130,8 @@ def losses_at_the_ends(objective: Objective, batch: Batch) -> tuple[Tensor, Tens
 
 
 def _by_distance(sizes: Tensor, real: Tensor) -> list[float]:
-    """Of sizes (T, B) in the order of the steps: the mean of the rows that reach so far, by steps before the last."""
-    order = torch.argsort(real.long(), dim=0, stable=True)  # padding to the beginning
+    """Average sizes (T, B), in order of steps, over the rows that are long enough, by distance from the last step."""
+    order = torch.argsort(real.long(), dim=0, stable=True)  # move padding to the beginning
     sizes, real = sizes.gather(0, order).flip(0), real.gather(0, order).flip(0)
     return [float(size[rows].mean()) for size, rows in zip(sizes, real, strict=True) if rows.any()]
 
@@ -154,9 +154,10 @@ def matrices(model: nn.Module) -> Iterator[Matrix]:
 
 
 def cells_over_time(module: nn.Module, path: str = "") -> Iterator[tuple[str, Cell, bool]]:
-    """The cells that run over the positions of a batch: a name for each part of their states, and whether from the end.
+    """Yield the cells that run over the positions of a batch: a name for each part of the state, the cell, and whether
+    it runs backwards.
 
-    What reads the characters of a word has a time of its own.
+    Nets that read the characters of a word are skipped, since their steps are not positions of the batch.
     """
     for name, child in module.named_children():
         if isinstance(child, Recurrent):

@@ -1,4 +1,4 @@
-"""The loss around a model's weights, along two directions: cliffs, and where a step leads with and without clipping.
+"""The loss around a model's weights in two directions: cliffs, and where a step leads with and without clipping.
 
 Pascanu, Mikolov & Bengio 2013, https://arxiv.org/abs/1211.5063; Li et al. 2018, https://arxiv.org/abs/1712.09913
 """
@@ -22,15 +22,15 @@ class Surface:
     """`losses[row][column]` at weights + along[column] · u + across[row] · v, where u points down the gradient."""
 
     direction: str
-    """What v is."""
+    """Description of v."""
     along: list[float]
     across: list[float]
     losses: list[list[float]]
     gradient_norm: float
     step: float
-    """How far a plain step of the learning rate would go along u."""
+    """Length along u of a step without clipping."""
     clipped: float
-    """How far it goes with the gradient clipped."""
+    """Length along u of a step with the gradient clipped."""
 
 
 def surface(
@@ -43,10 +43,10 @@ def surface(
     span: float | None = None,
     seed: int = 0,
 ) -> Surface:
-    """A grid of points × points. `span` is how far it reaches along u; by default a few steps, and not too few.
+    """Compute a grid of points × points. `span` is its reach along u; by default a few steps, with a minimum.
 
-    In a recurrent model v makes its recurrent matrices larger or smaller, which is where cliffs come from: across −1
-    they are zero, across 1 they are twice what they are. In others it is random, and as long as the weights at 1.
+    In a recurrent model v scales the recurrent matrices, which cause the cliffs: at across = −1 they are zero, at 1
+    they are doubled. In other models v is random, and each part of it is as long as the weight it is added to.
     """
     weights: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
     was_training = objective.training

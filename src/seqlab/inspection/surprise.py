@@ -1,4 +1,4 @@
-"""Which tokens and lines of a text surprise a language model: −log p of each token, as evaluations count it."""
+"""The tokens and lines of a text that surprise a language model: −log p of each token, as in evaluations."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Scored = ScoredWindows | ScoredLanes
 
 @torch.no_grad()
 def token_losses(objective: Objective, split: Scored, batch_size: int, device: torch.device) -> NDArray[np.float64]:
-    """−log p of each token of a text, first to last: the sum of them is that of an evaluation."""
+    """Return −log p of each token of a text, in order; they add up to the sum of an evaluation."""
     losses = np.full(len(split.tokens), np.nan)
-    numbered = replace(split, tokens=np.arange(len(split.tokens)))  # the same batches, of the places of tokens
+    numbered = replace(split, tokens=np.arange(len(split.tokens)))  # the same batches, holding the positions of tokens
     order, carried = split.order(batch_size, seed=0), None
     for cursor, indices in order.once():
         batch = split.batch(indices, Key(0, 0)).to(device)
@@ -42,7 +42,7 @@ def token_losses(objective: Objective, split: Scored, batch_size: int, device: t
 def lines_read(
     objective: Objective, split: Scored, tokenizer: Tokenizer, batch_size: int, device: torch.device
 ) -> Iterator[LineRead]:
-    """The lines of a text, first to last; a token belongs to the line that it begins in, an end to the last one."""
+    """Yield the lines of a text in order. A token belongs to the line in which it begins, `<end>` to the last line."""
     losses, place = token_losses(objective, split, batch_size, device), 0
     for record in split.records():
         text = record.fields["text"]
@@ -61,4 +61,4 @@ def lines_read(
                 where, within = replace(record, line=record.line + line), (starts[some] - begin).tolist()
                 yield LineRead(where, content, sum(own[some]), pieces[some], within, own[some])
             begin += len(content) + 1
-    assert place == len(losses)  # the texts are those that the tokens came from
+    assert place == len(losses)  # the texts match the tokens

@@ -1,4 +1,4 @@
-"""Which class is it? −log p(class), of whole texts and of all nodes of trees.
+"""Classification losses: −log p(class) of whole texts, and of all nodes of trees.
 
 B rows · T positions · C classes
 """
@@ -17,11 +17,11 @@ from seqlab.nn.summary import ClassHead
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
 
-HINT = "`classes` goes with task classification, `node-classes` with tree-classification"
+HINT = "use `classes` with task classification, `node-classes` with tree-classification"
 
 
 class Classes(Objective):
-    """−Σ log softmax(logits)[class]; or, where `labels` (B, C) says yes or no to each class, the same of σ(logits)."""
+    """−Σ log softmax(logits)[class]; if `labels` (B, C) says yes or no to each class, −Σ log σ(± logits)."""
 
     class Settings(PartSettings):
         pass
@@ -53,17 +53,17 @@ class Classes(Objective):
 
 
 def _counted(given: Tensor, found: Tensor) -> dict[str, Tensor]:
-    """Rows that are right in all of (B, C), and of each class: how often given, found, and both."""
+    """Count the rows (B, C) that are right in all classes, and for each class the rows given, found, and both."""
     sums = {"given": given, "found": found, "hit": given & found}
     parts = {f"{name}.{number}": one for name, of in sums.items() for number, one in enumerate(of.sum(0).unbind())}
     return {"right": (given == found).all(-1).sum(), **parts}
 
 
 class NodeClasses(Objective):
-    """−Σ_trees Σ_nodes log softmax(W h_node + b)[label]: every node of a tree is a phrase with a label of its own.
+    """−Σ_trees Σ_nodes log softmax(W h_node + b)[label]: every node of a tree is a phrase with its own label.
 
-    Socher et al. 2013, https://aclanthology.org/D13-1170. The root is the last node. Where an odd number of classes
-    is in order (0 worst … 4 best), `polar` counts roots that are not of the middle class, and `polar_right` those of
+    Socher et al. 2013, https://aclanthology.org/D13-1170. The root is the last node. With an odd number of ordered
+    classes (0 worst … 4 best), `polar` counts the roots that are not of the middle class, and `polar_right` those of
     them whose side has the greater probability.
     """
 
@@ -79,7 +79,7 @@ class NodeClasses(Objective):
         self.body, self.head = body, head
 
     def logits(self, batch: Batch) -> Tensor:
-        """(B, T, C), in any way where there is no node."""
+        """(B, T, C); values at padding are arbitrary."""
         logits: Tensor = self.head(self.body(batch).states)
         return logits
 

@@ -1,4 +1,4 @@
-"""Output recurrence: what was answered goes into the next answer.
+"""Output recurrence: each tag is fed back into the choice of the next.
 
 B rows · T positions · D width · N tags
 """
@@ -14,7 +14,7 @@ from seqlab.objectives.tags import EachAlone, TagHead, Tags, TagScores, TagsSett
 
 
 class FeedbackHead(TagHead):
-    """W and b in `scores`, U in `feedback`."""
+    """The weights W and b in `scores`, and U in `feedback`."""
 
     def __init__(self, scores: TagScores, width: int) -> None:
         super().__init__(scores, EachAlone())
@@ -25,16 +25,16 @@ class FeedbackHead(TagHead):
 class FedBackTags(Tags):
     """s_t = W tanh(h_t + U[y_{t−1}]) + b, p(y | h) = Π_t softmax(s_t)(y_t)
 
-    In training y_{t−1} is the right tag (or, with `forcing`, its own in part), so that all positions are computed at
-    once; in use it is the one chosen before, one position after the other. Over h_t that are made of single words
-    (`model.depth: 0`) this is the only recurrence. Of an evaluation, the loss is that of the right tags after the right
-    ones, and all other figures are of its own. Jordan 1986, Serial order: a parallel distributed processing
+    In training y_{t−1} is the true tag (or, with `forcing`, partly the model's own), so all positions are computed at
+    once; in use it is the tag chosen before, one position after the other. If each h_t depends on a single word
+    (`model.depth: 0`), this is the only recurrence. In an evaluation the loss is computed with the true tags fed back;
+    all other figures are computed with the model's own. Jordan 1986, Serial order: a parallel distributed processing
     approach.
     """
 
     class Settings(TagsSettings):
         forcing: Forcing = Forcing()
-        """Which tags are fed back in training: the right ones, or the model's own."""
+        """The tags that are fed back in training: the true ones, or the model's own."""
 
     settings: Settings
     head: FeedbackHead
@@ -43,7 +43,7 @@ class FedBackTags(Tags):
         super().__init__(settings, body, head)
         self.head = FeedbackHead(head, body.width)
         self.begin = len(head.names)
-        """What stands before the first tag."""
+        """The id that is fed back before the first tag."""
 
     def pace(self, progress: float) -> float:
         return self.settings.forcing.share(progress)
@@ -57,14 +57,14 @@ class FedBackTags(Tags):
         return self._score(states, before)
 
     def choose(self, states: Tensor, mask: Tensor) -> Tensor:
-        """One after the other, each from the tag chosen before it."""
+        """Choose tags one after the other, each from the tag chosen before it."""
         tags = [torch.full((len(states),), self.begin, device=states.device)]
         for state in states.unbind(1):
             tags.append(self._score(state, tags[-1]).argmax(-1))
         return torch.stack(tags[1:], 1).masked_fill(~mask, 0)
 
     def _before(self, tags: Tensor) -> Tensor:
-        """The tag before each position; one that is not known is as if nothing were there."""
+        """Return the tag before each position; an unknown tag is treated like the beginning."""
         before = torch.cat([torch.full_like(tags[:, :1], self.begin), tags[:, :-1]], 1)
         return before.where(before >= 0, self.begin)
 

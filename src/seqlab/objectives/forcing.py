@@ -1,4 +1,4 @@
-"""What an autoregressive model reads while it learns: the right tokens, its own, or more and more of its own.
+"""The inputs of an autoregressive model in training: the true tokens, its own, or a growing share of its own.
 
 B rows · T positions
 """
@@ -17,35 +17,35 @@ from seqlab.recipe import Settings
 
 
 class Forcing(Settings):
-    """Teacher forcing by default. `own: 1` with `shape: constant` is free running, anything between scheduled sampling.
+    """Teacher forcing by default; `own: 1, shape: constant` is free running, anything between is scheduled sampling.
 
-    Williams & Zipser 1989; Bengio et al. 2015, https://arxiv.org/abs/1506.03099. Own tokens are found for all positions
-    at once, as in Mihaylova & Martins 2019, https://arxiv.org/abs/1906.07651: from what the model expects after the
-    tokens of the pass before. After n passes, positions with less than n own tokens before them are exactly as they
-    would be one by one. So it is one thing for recurrent nets and Transformers.
+    Williams & Zipser 1989; Bengio et al. 2015, https://arxiv.org/abs/1506.03099. Own tokens are computed for all
+    positions at once, as in Mihaylova & Martins 2019, https://arxiv.org/abs/1906.07651: from the predictions on the
+    tokens of the previous pass. After n passes, positions with fewer than n own tokens before them are exactly as in
+    step-by-step generation. The same code therefore serves recurrent nets and Transformers.
     """
 
     own: float = Field(default=0.0, ge=0, le=1)
-    """The share of the tokens read that are the model's own, at the end of the schedule."""
+    """The share of input tokens that are the model's own, at the end of the schedule."""
     shape: Literal["constant", "linear", "sigmoid", "exponential"] = "linear"
     """How the share grows from 0."""
     begin: float = Field(default=0.0, ge=0, le=1)
-    """The share of the training after which it begins to grow."""
+    """The point in training, from 0 to 1, at which the share begins to grow."""
     end: float = Field(default=1.0, ge=0, le=1)
-    """The share of the training after which it has grown."""
+    """The point in training, from 0 to 1, at which the share reaches `own`."""
     passes: int = Field(default=1, gt=0)
-    """How often own tokens are found anew, each time after those of the pass before."""
+    """Number of passes that compute own tokens, each from the tokens of the previous pass."""
     choose: Literal["sample", "best"] = "sample"
-    """Whether own tokens are sampled or the most probable ones."""
+    """Whether own tokens are sampled, or are the most probable ones."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Forcing:
         if self.end < self.begin:
-            raise ValueError("'end' comes before 'begin'")
+            raise ValueError("'end' must not come before 'begin'")
         return self
 
     def share(self, progress: float) -> float:
-        """Of own tokens, when this share of the training is done."""
+        """Return the share of own tokens after this share of training."""
         if self.shape == "constant":
             return self.own
         span = self.end - self.begin
@@ -59,7 +59,7 @@ class Forcing(Settings):
 
 
 def forced(tokens: Tensor, own: Tensor, settings: Forcing, expect: Callable[[Tensor], Tensor]) -> Tensor:
-    """Tokens (B, T) with the model's own where `own` is True; `expect` gives logits (B, T, V) after each of them."""
+    """Replace tokens (B, T) by the model's own where `own` is True; `expect` returns logits (B, T, V) after each."""
     inputs = tokens
     with torch.no_grad():
         for _ in range(settings.passes):

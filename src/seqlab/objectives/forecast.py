@@ -1,4 +1,4 @@
-"""How far forecasts are from what came.
+"""Forecasting losses: the distance between forecasts and the true values.
 
 B rows · T steps · H horizon · O variables that are forecast
 """
@@ -23,15 +23,15 @@ LOSSES: dict[str, Callable[..., Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss,
 
 
 class Forecast(Objective):
-    """Σ (ŷ − y)², over what follows the last step of each window, or every step of it; each number counts as one.
+    """Σ (ŷ − y)² over what follows the last step of each window, or each of its steps; every number counts as one.
 
-    Evaluations also sum the errors after the last step, of each variable, in the units of the data, beside those of the
+    Evaluations also sum the errors after the last step for each variable, in the units of the data, and those of the
     naive forecast.
     """
 
     class Settings(PartSettings):
         loss: Literal["mse", "mae", "huber"] = "mse"
-        """Squares; absolute values; or squares of what is below 1, and absolute values above it."""
+        """The error: squared, absolute, or Huber (squared below 1, absolute above)."""
 
     body: Forecaster
 
@@ -53,8 +53,8 @@ class Forecast(Objective):
 
 
 def _errors(forecasts: Tensor, targets: Tensor, mask: Tensor | None, batch: Batch) -> dict[str, Tensor]:
-    """Sums over what follows the last step of each window, in the units of the data: `squared.0` is that of the first
-    variable. `numbers` is how many there are of all variables together."""
+    """Sum the errors after the last step of each window, in the units of the data; `squared.0` is the sum of the first
+    variable. `numbers` is the count over all variables together."""
     truth, spread = last(targets, mask), batch["spread"]
     errors = (last(forecasts, mask) - truth) * spread  # (B, H, O)
     naive = (batch["naive"][:, None] - truth) * spread

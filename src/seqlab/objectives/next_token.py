@@ -1,4 +1,4 @@
-"""The next token's negative log-probability: what language models, translators and captioners minimise."""
+"""Next-token loss: the negative log-probability that language models, translators and captioners minimise."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class NextToken(Objective):
 
     class Settings(PartSettings):
         accuracy: bool = False
-        """Count the right guesses of evaluations too, as the part `right`; it takes all logits."""
+        """Whether evaluations also count correct predictions, as the part `right`; this computes all logits."""
         norm_stabilizer: float = Field(default=0.0, ge=0)
-        """β: in training, β Σ (‖h_t‖ − ‖h_{t−1}‖)² is added (Krueger & Memisevic 2016, https://arxiv.org/abs/1511.08400)."""
+        """β: training adds β Σ (‖h_t‖ − ‖h_{t−1}‖)² to the loss (Krueger & Memisevic 2016, https://arxiv.org/abs/1511.08400)."""
 
         smoothing: float = Field(default=0.0, ge=0, lt=1)
-        """ε: in training, the loss is (1 − ε) (−log p(w)) + ε times the mean of −log p over all tokens (label
-        smoothing; Szegedy et al. 2016, https://arxiv.org/abs/1512.00567). Evaluations count −log p(w)."""
+        """ε of label smoothing: in training, the loss is (1 − ε) (−log p(w)) + ε times the mean of −log p over all
+        tokens (Szegedy et al. 2016, https://arxiv.org/abs/1512.00567). Evaluations use −log p(w)."""
 
         forcing: Forcing = Forcing()
-        """What is read in training: the right tokens, or the model's own."""
+        """The inputs in training: the true tokens, or the model's own."""
 
     body: LanguageModel
 
@@ -56,7 +56,7 @@ class NextToken(Objective):
     def _forced(self, batch: Batch, state: State | None) -> Batch:
         tokens = batch["tokens"]
         own = torch.rand(tokens.shape, device=tokens.device) < self.pace(self.progress)
-        own[:, 0] = False  # what it follows was read before
+        own[:, 0] = False  # the token before it was read in the previous window
 
         def expect(inputs: Tensor) -> Tensor:
             copy = None if state is None else state.select(torch.arange(len(tokens), device=tokens.device))
@@ -70,7 +70,7 @@ class NextToken(Objective):
 
 
 def scored(states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The states (N, D) and the targets (N,) of the positions that count."""
+    """Return the states (N, D) and the targets (N,) of the positions that count."""
     counts = batch.get("scored", batch.get("mask"))
     if counts is None:
         return states.flatten(0, 1), batch["targets"].flatten()
@@ -78,6 +78,6 @@ def scored(states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def norm_changes(states: Tensor, mask: Tensor | None) -> Tensor:
-    """Σ_t (‖h_t‖ − ‖h_{t−1}‖)² over the real positions of (B, T, D)."""
+    """Return Σ_t (‖h_t‖ − ‖h_{t−1}‖)² over the real positions of (B, T, D)."""
     changes: Tensor = states.norm(dim=-1).diff(dim=1).square()
     return changes.sum() if mask is None else changes[mask[:, 1:]].sum()

@@ -1,4 +1,4 @@
-"""What is minimised. An objective owns its model or models, and is what the trainer and DDP wrap."""
+"""Objectives: what training minimises. An objective owns its models; the trainer and DDP wrap the objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqlab.recipe import PartSettings
 
 @dataclass
 class Mean:
-    """A sum over `count` things, from which their mean is made."""
+    """A sum over `count` things, and thereby their mean."""
 
     sum: Tensor
     count: Tensor
@@ -24,56 +24,56 @@ class Mean:
 
 @dataclass
 class Loss:
-    """A sum over `count` things (tokens, sentences, ...); their ratio is the loss that people read.
+    """A sum over `count` things (tokens, sentences, ...); the ratio is the reported loss.
 
-    Sums and counts, not means, so that pieces of a batch and ranks add up to exactly the large batch.
+    These are sums and counts rather than means, so that pieces of a batch and ranks add up to exactly the large batch.
     """
 
     sum: Tensor
     count: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
-    """Other sums for metrics, such as the number of right answers."""
+    """Other sums for metrics, such as the number of correct answers."""
     state: State | None = None
-    """What a stream carries to its next window."""
+    """The state that a stream carries to its next window."""
     others: dict[str, Mean] = field(default_factory=dict)
-    """Means over other things that are added to it (of BERT: masked tokens, and pairs of sentences), by name. An
-    objective that has some says in `counts` how many things there are."""
+    """Means over other things that are added to the loss, by name (in BERT: masked tokens, and pairs of sentences). An
+    objective that uses them implements `counts`."""
 
 
 class Objective(nn.Module, ABC):
-    """Owns a `body`, and often a `head`: their weights are called body.* and head.* in a checkpoint.
+    """Base class of objectives: owns a `body` and often a `head`, whose weights are body.* and head.* in a checkpoint.
 
-    It may own more models, such as a teacher: each is a field of its `Settings` (`teacher: ModelSettings`), and is
-    passed to the constructor under that name. One of them that has nothing to train never drops anything out.
-    Buffers of its own are in checkpoints as its weights are.
+    It may own more models, such as a teacher: each is a field of its `Settings` (`teacher: ModelSettings`) and is
+    passed to the constructor under that name. Such a model stays in evaluation mode if all its weights are frozen.
+    Checkpoints contain the objective's buffers as well as its weights.
     """
 
     Settings: ClassVar[type[PartSettings]]
     body: nn.Module
     progress: float = 0.0
-    """The share of the training that is done, set by the trainer before every step; `pace` says what it is used for."""
+    """The share of training that is done, set by the trainer before every step and used by `pace`."""
 
     def pace(self, progress: float) -> float:
-        """What a step depends on that changes with the share of the training that is done; nothing by default.
+        """Return the value by which a step depends on the share of training that is done; constant by default.
 
-        A training can be prolonged if this is the same for all steps so far.
+        Training can be prolonged if this value stays the same for all steps so far.
         """
         return 0.0
 
     def experience(self, batch: Batch) -> Sequence[Batch]:
-        """What is learnt from a batch of the data: an update of the weights for each of these; mostly the batch itself.
+        """Return the batches to learn from, one weight update each, given a batch of data; by default just that batch.
 
-        Called without gradients or dropout, for each piece of a batch on each rank: what is remembered in a buffer
-        depends on how a batch is cut, and is that of the first rank. A policy samples texts here and rates them, and a
-        generator takes turns with its discriminator. Whatever is random draws from torch's own generator, which is in
-        checkpoints.
+        Called without gradients or dropout, for each piece of a batch on each rank: anything stored in a buffer depends
+        on how batches are cut, and the first rank's value is kept. Here a policy samples and rates texts, and a
+        generator alternates with its discriminator. Random numbers must come from torch's default generator, whose
+        state is part of checkpoints.
         """
         return [batch]
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
-        """Where a loss has `others`: how many things they are means of, and `count` itself, before any is computed.
+        """Return the counts of a loss with `others`, and `count` itself, before anything is computed.
 
-        So that a batch can be cut into pieces: each mean is over the whole batch.
+        With these, each mean is over the whole batch even if the batch is cut into pieces.
         """
         return {}
 

@@ -1,15 +1,15 @@
-"""Tags that mark spans of words: B-ORG begins one, I-ORG goes on with it, O is in none; E-ORG ends one, S-ORG is a
-whole one.
+"""Tags that mark spans of words: B-ORG begins a span, I-ORG continues it, E-ORG ends it, S-ORG is a span of one word,
+and O is outside.
 
-What a span is, is said by the rules of conlleval (Tjong Kim Sang & Buchholz 2000, https://aclanthology.org/W00-0726),
-which make sense of any sequence of tags, well formed or not, in three ways of tagging at once:
+Spans are defined by the rules of conlleval (Tjong Kim Sang & Buchholz 2000, https://aclanthology.org/W00-0726), which
+interpret any sequence of tags, well formed or not, in three tagging schemes at once:
 
-- IOB1: I- everywhere, B- only where a span follows another one of its type (Ramshaw & Marcus 1995);
-- BIO: B- at every beginning;
-- IOBES: also E- at every end, and S- for one word alone.
+- IOB1: I- everywhere, B- only where a span follows another of the same type (Ramshaw & Marcus 1995);
+- BIO: B- at the beginning of every span;
+- IOBES: in addition E- at the end of every span, and S- for spans of one word.
 
-For E- and S-, which the first conlleval knew only in part, the rules are those of its successors: after E- and S- a
-span is over, and S- always begins one.
+The first conlleval supports E- and S- only in part, so their rules are those of its successors: a span ends after E-
+and S-, and S- always begins one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMES = ("BIO", "IOB1", "IOBES")
 
 
 class Span(NamedTuple):
-    """The words `start` to `stop` − 1 are a `type`."""
+    """A span of type `type` over the words `start` to `stop` − 1."""
 
     type: str
     start: int
@@ -30,19 +30,19 @@ class Span(NamedTuple):
 
 
 def parts(tag: str) -> tuple[str, str]:
-    """B-ORG → B, ORG; a tag without a type has the type ""."""
+    """Split a tag: B-ORG → B, ORG; a tag without a type has the type ""."""
     sign, _, type = tag.partition("-")
     return sign, type
 
 
 def mark_spans(tags: Iterable[str]) -> bool:
-    """Whether tags are such ones: all of them B, I, E, S (with types) or O, and not O alone."""
+    """Whether the tags mark spans: all are B, I, E, S (with types) or O, and not all are O."""
     signs = {parts(tag)[0] for tag in tags if tag != OUTSIDE}
     return bool(signs) and signs <= set("BIES")
 
 
 def begins(before: str, tag: str) -> bool:
-    """Whether a span begins at a tag; `before` is the one before it, O at the beginning of a sentence."""
+    """Whether a span begins at a tag; `before` is the previous tag, O at the beginning of a sentence."""
     if tag == OUTSIDE:
         return False
     (sign_before, type_before), (sign, type) = parts(before), parts(tag)
@@ -50,7 +50,7 @@ def begins(before: str, tag: str) -> bool:
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """All spans of a sentence. Every word that is not O is in one: it begins one, or goes on with that before it."""
+    """Return all spans of a sentence. Every word not tagged O begins a span or continues the previous one."""
     found: list[Span] = []
     for place, (before, tag) in enumerate(zip([OUTSIDE, *tags], tags, strict=False)):
         if begins(before, tag):
@@ -61,7 +61,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def may_follow(scheme: str, before: str | None, tag: str | None) -> bool:
-    """Whether a way of tagging has `tag` after `before`; None is what lies before and after a sentence."""
+    """Whether a scheme allows `tag` after `before`; None stands for the beginning and the end of a sentence."""
     (sign_before, type_before), (sign, type) = parts(before or OUTSIDE), parts(tag or OUTSIDE)
     same = type == type_before
     if scheme == "IOBES":
@@ -69,15 +69,15 @@ def may_follow(scheme: str, before: str | None, tag: str | None) -> bool:
         return open_before == goes_on and (same or not goes_on)
     if sign not in "BIO":
         return False
-    marked = {"BIO": "I", "IOB1": "B"}[scheme]  # what needs a span of its type before it
+    marked = {"BIO": "I", "IOB1": "B"}[scheme]  # the sign that needs a span of its type before it
     return sign != marked or (sign_before in "BI" and same)
 
 
 def follows(scheme: str, tags: Sequence[str]) -> bool:
-    """Whether a sentence is tagged in this way."""
+    """Whether the tags of a sentence follow a scheme."""
     return all(may_follow(scheme, before, tag) for before, tag in zip([None, *tags], [*tags, None], strict=True))
 
 
 def scheme_of(sentences: Sequence[Sequence[str]]) -> str | None:
-    """The first way of tagging that all sentences follow; None if there is none."""
+    """Return the first scheme that all sentences follow, or None."""
     return next((scheme for scheme in SCHEMES if all(follows(scheme, tags) for tags in sentences)), None)

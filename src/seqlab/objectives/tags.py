@@ -1,4 +1,4 @@
-"""A tag for every word, each by itself or all of a sentence at once.
+"""Tagging losses: a tag for every word, chosen independently or jointly over a sentence.
 
 B rows · T positions · N tags
 """
@@ -35,21 +35,21 @@ class EachAlone(nn.Module):
     """p(y | s) = Π_t softmax(s_t)(y_t)"""
 
     def losses(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """−log p(tags): (B, T, N), (B, T), (B, T) → (B,)"""
+        """Return −log p(tags): (B, T, N), (B, T), (B, T) → (B,)"""
         losses = F.cross_entropy(scores.mT, tags, reduction="none")
         return losses.masked_fill(~mask, 0.0).sum(1)
 
     def best(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """The most probable tags (B, T); 0 where nothing is real."""
+        """Return the most probable tags (B, T); 0 at padding."""
         return scores.argmax(-1).masked_fill(~mask, 0)
 
     def possible(self, tags: Tensor, mask: Tensor) -> Tensor:
-        """Which rows (B,) have a probability: all."""
+        """Return which rows (B,) have a probability: all of them."""
         return torch.ones_like(mask[:, 0])
 
 
 class TagHead(nn.Module):
-    """Scores of tags, and what makes a sentence's probability of them."""
+    """The scores of tags, and the model that turns them into the probability of a sentence."""
 
     def __init__(self, scores: TagScores, sentence: CRF | EachAlone) -> None:
         super().__init__()
@@ -58,20 +58,20 @@ class TagHead(nn.Module):
 
 class TagsSettings(PartSettings):
     first: int | None = None
-    """The first word of each sentence whose tag is learnt and counted: from 0, or from the end (-1)."""
+    """Index of the first word of each sentence whose tag is learnt and counted: from 0, or from the end (-1)."""
     last: int | None = None
-    """The last one likewise; all are, where neither is given."""
+    """Index of the last such word. By default all words are learnt and counted."""
 
 
 class Examined(NamedTuple):
-    """Of the sentences of a batch."""
+    """The tags of the sentences of a batch, with their probabilities."""
 
     found: Tensor
-    """(B, T), the tags that were chosen."""
+    """(B, T), the predicted tags."""
     probabilities: Tensor
-    """(B, T), of each of them, whatever the others are."""
+    """(B, T), the marginal probability of each predicted tag."""
     losses: Tensor
-    """(B,), −log p of the right tags; ∞ where they break the rules."""
+    """(B,), −log p of the true tags; ∞ if they break the rules."""
     counted: Tensor
     """(B, T), which words count."""
 
@@ -79,27 +79,27 @@ class Examined(NamedTuple):
 class Tags(Objective):
     """−Σ log p(tags of a sentence | its words)
 
-    In evaluations a sentence that has no probability (a tag that was not in the training data, or one that breaks the
-    rules) is left out of the loss, and counts in all else.
+    In evaluations a sentence without a probability (one of its tags is not in the training data or breaks the rules) is
+    left out of the loss, but counts in all other figures.
     """
 
     class Settings(TagsSettings):
         crf: bool = False
-        """Tags depend on the tags beside them (a conditional random field); otherwise each is chosen by itself."""
+        """Whether tags depend on neighbouring tags (a conditional random field); otherwise each is chosen by itself."""
         rules: bool = False
-        """With a CRF: what cannot follow each other in the way of tagging found in the training data (BIO, IOB1 or
-        IOBES), such as I-PER after O, has probability 0."""
+        """With a CRF, whether sequences that the tagging scheme of the training data (BIO, IOB1 or IOBES) forbids, such
+        as I-PER after O, have probability 0."""
 
         @model_validator(mode="after")
         def _rules_need_neighbours(self) -> Self:
             if self.rules and not self.crf:
-                raise ValueError("rules are about neighbours, and only crf: true looks at them")
+                raise ValueError("'rules' needs crf: true, since only a CRF looks at neighbouring tags")
             return self
 
         @model_validator(mode="after")
         def _a_chain_is_whole(self) -> Self:
             if self.crf and (self.first is not None or self.last is not None):
-                raise ValueError("first and last choose single tags, and crf: true weighs whole sentences")
+                raise ValueError("'first' and 'last' need crf: false, since a CRF scores whole sentences")
             return self
 
     body: Encoder
@@ -126,12 +126,12 @@ class Tags(Objective):
         return Loss(losses.sum(), counted[likely].sum(), parts)
 
     def best(self, batch: Batch) -> list[list[str]]:
-        """The tags of each sentence."""
+        """Return the predicted tags of each sentence."""
         states, mask, _ = self.body(batch)
         return self._named(self.choose(states, mask), mask)
 
     def examined(self, batch: Batch) -> Examined:
-        """The tags that it would give beside the right ones."""
+        """Return the predicted tags with their probabilities, and the losses of the true ones."""
         (states, mask, _), tags = self.body(batch), batch["tags"]
         counted, found, sentence = self._counted(mask), self.choose(states, mask), self.head.sentence
         losses = sentence.losses(self.scores(states, tags), tags, counted)
@@ -139,23 +139,23 @@ class Tags(Objective):
         return Examined(found, self._marginals(self.scores(states, found), found, mask), losses, counted)
 
     def _marginals(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """p(y_t = tag | s), (B, T), which is ∂ log Z / ∂ s_t(tag): the gradient of −log p(tags), and 1"""
+        """Return p(y_t = tag | s), (B, T), which is ∂ log Z / ∂ s_t(tag): 1 + the gradient of −log p(tags)."""
         with torch.enable_grad():
             scores = scores.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.head.sentence.losses(scores, tags, mask).sum(), scores)
         return 1 + gradient.gather(-1, tags[..., None])[..., 0]
 
     def scores(self, states: Tensor, tags: Tensor) -> Tensor:
-        """Of each tag for each word, (B, T, N); some look at the right tags (B, T) before it."""
+        """Score each tag for each word, (B, T, N); some subclasses look at the previous true tag (B, T)."""
         scores: Tensor = self.head.scores(states)
         return scores
 
     def choose(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The tags (B, T) that it would give."""
+        """Return the predicted tags (B, T)."""
         return self.head.sentence.best(self.head.scores(states), mask)
 
     def _counted(self, mask: Tensor) -> Tensor:
-        """Which words (B, T) are from `first` to `last` of their sentences."""
+        """Return which words (B, T) lie between `first` and `last` in their sentences."""
         place, lengths = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
         first, last = self.settings.first or 0, -1 if self.settings.last is None else self.settings.last
         low, high = (end if end >= 0 else lengths + end for end in (first, last))
@@ -166,9 +166,9 @@ class Tags(Objective):
         return [[names[tag] for tag in row[:length]] for row, length in zip(best.tolist(), lengths, strict=True)]
 
     def _span_counts(self, best: Tensor, batch: Batch, counted: Tensor) -> dict[str, Tensor]:
-        """How many spans there are, how many were found, and how many of these are right: type, start and stop.
+        """Count the true spans, the predicted spans, and the predicted spans whose type, start and stop are right.
 
-        Only those that lie wholly in what is counted.
+        Only spans whose words are all counted are included.
         """
         types = {name: number for number, name in enumerate(span_types(self.head.scores.names))}
         found = {
@@ -184,7 +184,7 @@ class Tags(Objective):
 
 
 def span_types(names: Sequence[str]) -> list[str]:
-    """What spans can be, in the order of their numbers."""
+    """Return the types of spans, in the order of their numbers."""
     return sorted({name.partition("-")[2] for name in names})
 
 
@@ -195,9 +195,9 @@ def sentence_model(settings: TagsSettings, head: TagScores) -> CRF | EachAlone:
 
 
 def allowed_by(head: TagScores) -> Tensor:
-    """Which tag may follow which (N + 1, N + 1), the last row for the beginning and the last column for the end."""
+    """Return which tag may follow which (N + 1, N + 1); the last row is the beginning, the last column the end."""
     if head.scheme is None:
-        what = "the tags of the training data follow none of the rules of BIO, IOB1 and IOBES"
+        what = "the tags of the training data follow none of the schemes BIO, IOB1 and IOBES"
         raise RecipeError(what, where="objective.rules", hint="set objective.rules=false")
     ends: list[str | None] = [*head.names, None]
     return torch.tensor([[may_follow(head.scheme, before, tag) for tag in ends] for before in ends])

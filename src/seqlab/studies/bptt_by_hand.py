@@ -1,4 +1,4 @@
-"""Backpropagation through time, step by step: the formulas written out, and autograd beside them."""
+"""Backpropagation through time, step by step: the explicit formulas compared with autograd."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class BPTT(Study):
         hidden_width: int = Field(default=6, gt=0, le=1000)
         classes: int = Field(default=4, gt=0, le=1000)
         first: int = Field(default=0, ge=0)
-        """The first output that is in the cost; those before it are not."""
+        """The first output that is part of the cost."""
         scale: float = Field(default=1.0, gt=0, le=10)
-        """The spectral radius of the recurrent matrix: below 1 the past fades, above 1 it may explode."""
+        """Spectral radius of the recurrent matrix: below 1 the past fades, above 1 gradients may explode."""
         seed: int = Field(default=0, ge=0)
 
         @model_validator(mode="after")
         def _some_output(self) -> BPTT.Settings:
             if self.first >= self.steps:
-                raise ValueError("'first' lies behind the last step: no output is left")
+                raise ValueError("'first' must be less than 'steps', or no output is left")
             return self
 
     settings: Settings
@@ -62,7 +62,7 @@ class BPTT(Study):
         terms = [{"t": t, "k": k, "size": size} for (t, k), size in explicit.terms.items()]
         matrices = [dict(zip(("matrix", "explicit", "autograd", "difference"), row, strict=True)) for row in rows]
         data = {"gradients": matrices, "terms": terms}
-        titles = ["gradient of", "size by the formulas", "by autograd", "largest difference"]
+        titles = ["gradient of", "norm by the formulas", "by autograd", "largest difference"]
         return Report(titles, rows, data, lambda path: _draw(explicit, own.steps, path), notes)
 
     def _problem(self) -> tuple[Weights, Tensor, Tensor]:
@@ -79,7 +79,7 @@ class BPTT(Study):
 
 
 def by_autograd(weights: Weights, x: Tensor, y: Tensor, counted: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same gradients, of U, W, V and the outputs, through the shipped cell and loop."""
+    """Compute the same gradients, of U, W, V and the outputs, by autograd through the shipped cell and loop."""
     u, w, v = weights
     cell = Elman(u.shape[1], u.shape[0]).to(x.dtype)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A study is a question with a table and a picture for an answer. What is asked stands in a YAML file."""
+"""Studies: a study answers a question with a table and a figure. The question is a YAML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqlab.recipe_tree import RecipeTree
 from seqlab.training.trainer import Silence, Watcher
 
 Watch = Callable[[str], AbstractContextManager[Watcher]]
-"""Who watches a training of that name."""
+"""Returns the watcher of the training with a given name."""
 
 
 def unwatched(name: str) -> AbstractContextManager[Watcher]:
@@ -26,15 +26,15 @@ def unwatched(name: str) -> AbstractContextManager[Watcher]:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found."""
+    """The result of a study."""
 
     titles: list[str]
     rows: list[list[str]]
     data: dict[str, Any]
-    """The same as plain data, and all that the table leaves out."""
+    """The table as plain data, with everything the table leaves out."""
     draw: Callable[[Path], None] = field(repr=False)
     notes: list[str] = field(default_factory=list)
-    """What is to be said below the table."""
+    """Lines printed below the table."""
 
 
 class StudySettings(PartSettings):
@@ -49,16 +49,16 @@ class Study(ABC):
 
     @abstractmethod
     def run(self, out: Path, code: str | os.PathLike[str] | None = None, watch: Watch = unwatched) -> Report:
-        """Find out; what is kept (run folders) goes into `out`, and is taken as it is the next time."""
+        """Run the study. Run folders are kept in `out` and reused the next time."""
 
 
 def load(study: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Study:
-    """A shipped study by name, or a YAML file, with `key.sub=value` overrides."""
+    """Load a shipped study by name, or a YAML file, with `key.sub=value` overrides."""
     tree = RecipeTree.load(study, "study")
     for override in overrides:
         tree.override(f"always.{override[4:]}" if override.startswith("set.") else override)
     if not isinstance(tree.data.get("kind"), str):
-        raise RecipeError("'kind' is missing", where=tree.file, hint=f"one of {', '.join(registry.names('study'))}")
+        raise RecipeError("'kind' is missing", where=tree.file, hint=f"use one of {', '.join(registry.names('study'))}")
     settings = part_settings("study", tree)
     made: Study = registry.find("study", settings.kind)(settings)
     return made

@@ -1,4 +1,4 @@
-"""Several recipes, trained with several seeds, perhaps over growing length: one figure of each."""
+"""Studies that train several recipes with several seeds, optionally along a varied value, and compare one metric."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from seqlab.studies.study import Report, Study, StudySettings, Watch, unwatched
 from seqlab.training.trainer import Diverged
 
 NAME = re.compile(r"[\w.+-]*\w")
-"""What can be the name of a folder."""
+"""A name that can be the name of a folder."""
 PLACE = re.compile(r"\{(\w+)\}")
-"""Where a value of `along` is put in."""
+"""A placeholder for a value of `along`."""
 Point = int | float | str | None
-"""A value of what grows; None where nothing does."""
+"""A value of `along`; None if nothing is varied."""
 
 
 def flat(given: Any) -> Any:
@@ -35,7 +35,7 @@ def flat(given: Any) -> Any:
         return given
     found = flatten(given)
     if len(found) < sum(len(flatten({key: value})) for key, value in given.items()):
-        raise ValueError("a key stands twice, as a section and with dots: keep one of them")
+        raise ValueError("a key is given twice, as a section and with dots: remove one of them")
     for key in ("training.seed", "name"):
         if key in found:
             raise ValueError(f"'{key}' is set by the study itself: leave it out")
@@ -43,13 +43,13 @@ def flat(given: Any) -> Any:
 
 
 class Arm(Settings):
-    """One of the things that are compared."""
+    """One of the recipes that are compared."""
 
     recipe: str
     set: dict[str, Any] = Field(default={})
-    """Keys of the recipe that are different."""
+    """Keys of the recipe to change."""
     printed: float | None = None
-    """The figure that somebody else has published."""
+    """A published figure to compare with."""
 
     _flat = field_validator("set", mode="before")(flat)
 
@@ -63,7 +63,7 @@ class ArmAtPoint:
     results: list[Result]
     values: list[float]
     diverged: int
-    """Trainings that gave no figure, because their loss became infinite."""
+    """Number of trainings without a figure, because they diverged."""
 
     @property
     def median(self) -> float | None:
@@ -71,23 +71,23 @@ class ArmAtPoint:
 
 
 class Trainings(Study):
-    """`{name}` in a text of the study stands for each value of `along` in turn."""
+    """A study that trains. `{name}` in its texts stands for each value of `along` in turn."""
 
     class Settings(StudySettings):
         metric: str
-        """Of those that `seqlab evaluate` prints."""
+        """The metric to compare, one of those that `seqlab evaluate` prints."""
         also: list[str] = Field(default=[])
-        """Others that are shown beside it."""
+        """Other metrics to show beside it."""
         test: str | None = None
-        """What to measure on; the held-out data by default."""
+        """The data to measure on; the held-out data by default."""
         along: dict[str, list[int | float | str]] = Field(default={}, max_length=1)
-        """What grows from one training to the next, and its values: `{steps: [50, 100, 200]}`."""
+        """The value that varies between trainings, and its values: `{steps: [50, 100, 200]}`."""
         baseline: float | dict[int | float | str, float] | None = None
-        """The figure of doing nothing clever, for all or for each value."""
+        """The figure of a trivial model, for all values of `along` or for each."""
         set: dict[str, Any] = Field(default={})
-        """Keys that are different in all recipes, unless an arm says otherwise."""
+        """Keys to change in all recipes, unless an arm sets them."""
         always: dict[str, Any] = Field(default={})
-        """Keys that are different in all recipes, whatever the arms say: `set.key=value` on the command line."""
+        """Keys to change in all recipes, overriding the arms: `set.key=value` on the command line."""
         seeds: int = Field(default=1, gt=0)
         arms: dict[str, Arm] = Field(min_length=1)
 
@@ -105,9 +105,9 @@ class Trainings(Study):
         def _points_are_known(self) -> Trainings.Settings:
             points = [point for values in self.along.values() for point in values]
             if len({str(point) for point in points}) < len(points):
-                raise ValueError("a value of 'along' stands twice")
+                raise ValueError("'along' has the same value twice")
             if isinstance(self.baseline, dict) and not self.baseline.keys() <= set(points):
-                raise ValueError("'baseline' has a value for what is not in 'along'")
+                raise ValueError("'baseline' has a value that is not in 'along'")
             for text in _texts([self.test, self.set, self.always, *(arm.set for arm in self.arms.values())]):
                 for name in PLACE.findall(text):
                     if name not in self.along:
@@ -117,19 +117,19 @@ class Trainings(Study):
     settings: Settings
 
     def only(self, arms: list[str]) -> Trainings:
-        """The same with some of the arms."""
+        """Return the same study with only some of the arms."""
         for name in arms:
             if name not in self.settings.arms:
-                raise RecipeError(f"no arm '{name}'", hint=f"there are {', '.join(self.settings.arms)}")
+                raise RecipeError(f"no arm '{name}'", hint=f"choose from {', '.join(self.settings.arms)}")
         chosen = {name: arm for name, arm in self.settings.arms.items() if name in arms}
         return Trainings(self.settings.model_copy(update={"arms": chosen}))
 
     def points(self) -> list[Point]:
-        """The values of what grows."""
+        """Return the values of `along`."""
         return next(([*values] for values in self.settings.along.values()), [None])
 
     def recipes(self, arm: str, at: Point) -> list[Recipe]:
-        """One for each seed."""
+        """Return one recipe for each seed."""
         own = self.settings.arms[arm]
         changes = {**self.settings.set, **own.set, **self.settings.always, "name": arm}
         try:
@@ -141,7 +141,7 @@ class Trainings(Study):
 
     def run(self, out: Path, code: str | os.PathLike[str] | None = None, watch: Watch = unwatched) -> Report:
         planned = [(arm, at, self.recipes(arm, at)) for at in self.points() for arm in self.settings.arms]
-        for _, at, (recipe, *_) in planned:  # whatever is wrong is said before anything is trained
+        for _, at, (recipe, *_) in planned:  # fail before anything is trained
             if (test := self._filled(self.settings.test, at)) is not None:
                 fingerprint(recipe.data.model_copy(update={"valid": test}), "valid")
         threads = torch.get_num_threads()
@@ -150,7 +150,7 @@ class Trainings(Study):
             name = arm if at is None else f"{arm}-{at}".replace(":", "-")
             results, diverged = [], 0
             for seed, recipe in enumerate(recipes):
-                torch.set_num_threads(threads)  # a run that goes on has brought its own
+                torch.set_num_threads(threads)  # a resumed run may have set its own
                 with watch(f"{name}, seed {seed}") as watcher:
                     try:
                         run = train(recipe, out=out / f"{name}-seed{seed}", resume=True, code=code, watcher=watcher)
@@ -169,10 +169,10 @@ class Trainings(Study):
         for key, names in (("metric", [self.settings.metric]), ("also", self.settings.also)):
             for name in names:
                 if name not in known:
-                    raise RecipeError(f"no figure '{name}'", where=key, hint=f"one of {', '.join(known)}")
+                    raise RecipeError(f"no figure '{name}'", where=key, hint=f"choose from {', '.join(known)}")
 
     def _filled(self, given: Any, at: Point) -> Any:
-        """`adding:{steps}` → `adding:50`, in all texts of what is given; `{steps}` alone is the value itself."""
+        """Fill in placeholders in all texts: `adding:{steps}` → `adding:50`; `{steps}` alone is the value itself."""
         if isinstance(given, str):
             whole = PLACE.fullmatch(given)
             return at if whole and whole[1] in self.settings.along else PLACE.sub(str(at), given)
@@ -238,7 +238,7 @@ class Trainings(Study):
 
 
 def _texts(given: Any) -> Iterable[str]:
-    """All texts in plain data."""
+    """Yield all texts in plain data."""
     if isinstance(given, str):
         yield given
     elif isinstance(given, Mapping | list):

@@ -1,4 +1,4 @@
-"""What only some tasks can do. A task has an ability if it has all its members; nothing else asks what kind it is."""
+"""Abilities that only some tasks have, as protocols. A task has an ability if it has all its members."""
 
 from __future__ import annotations
 
@@ -14,53 +14,52 @@ from seqlab.recipe import DataSettings
 
 @runtime_checkable
 class Answers(Protocol):
-    """Answers each example: with a class, tags, a forecast, a text. For `seqlab predict`."""
+    """A task that answers each example with a class, tags, a forecast or a text. Used by `seqlab predict`."""
 
     def asked(self, data: DataSettings) -> Split:
-        """The examples of `data.valid`, first to last, whose answers are not known."""
+        """Return the examples of `data.valid` in order; their answers are not known."""
         ...
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
-        """What a person reads about each example of a batch with records, as plain data.
+        """Return the answer to each example of a batch with records, as plain data.
 
-        `text` is what was asked, exactly as its record has it, and `answer` the answer in a line; other keys as they
-        are.
+        `text` is the input exactly as in its record, and `answer` is the answer on one line. Tasks add other keys.
         """
         ...
 
     def nothing(self, record: Record) -> dict[str, Any]:
-        """The same for an example that has nothing to read, such as an empty line."""
+        """Return the answer to an example with nothing to read, such as an empty line."""
         return {"text": "\t".join(record.fields.values()), "answer": ""}
 
 
 @runtime_checkable
 class Writes(Answers, Protocol):
-    """Its answers are texts, which metrics can compare with references."""
+    """A task whose answers are texts, which metrics compare with references."""
 
     judges: Sequence[str]
-    """The metrics that its answers are judged by."""
+    """The metrics that score its answers."""
 
     def references(self, split: Split) -> list[str]:
-        """What should have been written for each example, first to last."""
+        """Return the reference of each example, in order."""
         ...
 
     def source_lengths(self, split: Split) -> list[int]:
-        """The characters of each example's source, first to last; zeros where that says nothing."""
+        """Return the length in characters of each example's source, in order; zeros if lengths are meaningless."""
         ...
 
     def judged(self, objective: Objective, split: Split, rows: int) -> float:
-        """The value of `metric` where it judges texts; so many rows are read together."""
+        """Return the value of `metric` when it scores texts; `rows` examples are read together."""
         ...
 
     def drawn(self, choose: Choose) -> Self:
-        """The same task, with answers whose tokens are drawn one by one instead of searched for."""
+        """Return a copy of the task that samples the tokens of its answers instead of searching for them."""
         ...
 
 
 @runtime_checkable
 class Forecasts(Answers, Protocol):
-    """Its answers are the next values of series."""
+    """A task whose answers are the next values of series."""
 
     def ahead(self, steps: int) -> Self:
-        """The same task, with answers that reach so many steps ahead."""
+        """Return a copy of the task whose answers reach `steps` steps ahead."""
         ...

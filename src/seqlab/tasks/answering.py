@@ -1,4 +1,4 @@
-"""What a model says about each example of a split, first to last, whatever is computed together."""
+"""The answer to each example of a split, in order, however examples are batched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqlab.data.randomness import Key
 from seqlab.data.records import Record
 
 TOKENS_A_ROW = 64
-"""A batch to be answered has at most so many tokens for each row that it may have."""
+"""A batch holds at most this many tokens times the maximum number of rows."""
 
 
 def each_example(
@@ -26,9 +26,9 @@ def each_example(
     nothing: Callable[[Record], Any] = lambda record: None,
     first: int | None = None,
 ) -> Iterator[Any]:
-    """What `ask` finds about each example, or the `first` of them; `nothing` says it of those without anything to read.
+    """Yield what `ask` returns for each example, or for the first `first` of them; `nothing` answers empty examples.
 
-    Examples of like length are asked together, and fewer of them where they are long.
+    Examples of similar length share a batch; batches of long examples have fewer rows.
     """
     lengths = np.asarray(getattr(split, "reading", np.ones(len(split), np.int64)))
     records = iter(split.records())
@@ -50,7 +50,7 @@ def each_example(
 
 
 def _cut(indices: Indices, lengths: NDArray[np.int64], rows: int) -> Iterator[Indices]:
-    """Batches of examples that come shortest first."""
+    """Cut examples, shortest first, into batches."""
     start = 0
     for stop in range(1, len(indices) + 1):
         full = stop - start == rows

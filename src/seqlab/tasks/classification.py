@@ -1,4 +1,4 @@
-"""Classification: a text goes in, and a label, or several of them, come out (sentiment, topic, spam, author, ...)."""
+"""Classification: one or several labels for a text (sentiment, topic, spam, author, ...)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from seqlab.tokenizers.templates import Frame, ModelInput
 
 
 class LabelledTexts(Examples):
-    """Texts as tokens, and what is right of each: the number of a class, or of each class whether it is one.
+    """Texts as tokens, with their labels: one class number per text, or a yes or no for each class.
 
-    Of pairs, `segments` says which text a token belongs to.
+    For pairs, `segments` says which of the two texts a token belongs to.
     """
 
     def __init__(
@@ -61,24 +61,24 @@ class LabelledTexts(Examples):
 
 
 class Classification(Task, Answers):
-    """The labels are those of the training data. `<end>` closes every text, so that none is empty.
+    """Text classification. The labels come from the training data; `<end>` closes every text, so none is empty.
 
-    Two texts are read as one, as the tokenizer's template joins them.
+    A pair of texts is joined into one by the tokenizer's template.
     """
 
     class Settings(PartSettings):
         texts: Literal["one", "two"] = "one"
-        """What has a label: one text, or a pair of them (`text` and `second`): does one follow from the other?"""
+        """What is labelled: one text, or a pair of texts (columns `text` and `second`), as in entailment."""
         labels: Literal["one", "several"] = "one"
-        """Of a text: exactly one, or any number of them, none too."""
+        """Labels per text: exactly one, or any number including none."""
         separator: str = Field(default=",", min_length=1)
-        """What stands between several labels."""
+        """The text that separates several labels."""
         summary: SummaryKind = "last"
-        """How the states of a text become one vector: the last of each direction, max over time, mean, attention."""
+        """How the states of a text become one vector: last of each direction, maximum over time, mean or attention."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of that vector."""
+        """Dropout on the summary vector."""
         longest: int | None = Field(default=None, gt=0)
-        """Tokens that are read of a text, or of both together; the rest of a longer one is left out."""
+        """Maximum number of tokens read from a text, or from a pair in total; the rest is ignored."""
 
     tokenizer: Tokenizer
     metric = "error"
@@ -112,7 +112,7 @@ class Classification(Task, Answers):
 
     def check(self, body: nn.Module) -> None:
         if not isinstance(body, Encoder):
-            what = "this model cannot be asked for a class: it does not read a text as a whole"
+            what = "this model cannot classify: it does not read a text as a whole"
             raise RecipeError(what, where="model.kind", hint="use recurrent-encoder")
 
     def head(self, body: nn.Module) -> ClassHead:
@@ -174,13 +174,13 @@ class Classification(Task, Answers):
         if self.settings.labels == "several":
             return [one.strip() for one in label.split(self.settings.separator) if one.strip()]
         if not label.strip():
-            raise DataError("no label", where=record.place, hint="fill it, or leave the row out")
+            raise DataError("the label is missing", where=record.place, hint="add it, or remove the row")
         return [label.strip()]
 
     # ------------------------------------------------------------------ figures and answers
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """Macro F1 is the mean over the classes that are given or found at all; micro F1 counts all labels alike."""
+        """Macro F1 is the mean over the classes that occur in the data or in the answers; micro F1 pools all labels."""
         right = totals["right"] / totals["count"]
         given, found, hit = (
             [totals[f"{name}.{number}"] for number in range(len(self.labels))] for name in ("given", "found", "hit")
@@ -202,14 +202,14 @@ class Classification(Task, Answers):
         return [{"text": self._given(record), **answer(p)} for record, p in each]
 
     def _given(self, record: Record) -> str:
-        """What was read, with a tab between two texts."""
+        """Return the input text; the two texts of a pair are separated by a tab."""
         return "\t".join(record.fields[role] for role in _texts(self.settings))
 
     def _one(self, p: Sequence[float]) -> dict[str, Any]:
         return answered(self.labels, p)
 
     def _several(self, p: Sequence[float]) -> dict[str, Any]:
-        """Every label that is more likely than not."""
+        """Return every label whose probability is above 0.5."""
         named = dict(zip(self.labels, p, strict=True))
         labels = [label for label, probability in named.items() if probability > 0.5]
         return {"answer": f"{self.settings.separator} ".join(labels), "labels": labels, "probabilities": named}
@@ -245,37 +245,37 @@ class Classification(Task, Answers):
 
 
 def learnt_labels(labels: Iterable[str], data: DataSettings) -> list[str]:
-    """The different ones, sorted."""
+    """Return the distinct labels, sorted."""
     found = sorted(set(labels))
     if len(found) < 2:
         what = f"only one label ('{found[0]}')" if found else "no labels"
-        hint = "there is nothing to tell apart: look at data.columns.label"
+        hint = "classification needs at least two: check data.columns.label"
         raise DataError(f"{what} in the training data", where=described(data, "train"), hint=hint)
     return found
 
 
 def label_number(label: str, numbers: Mapping[str, int], record: Record) -> int:
-    """The class of a label, or an error that names the place of it."""
+    """Return the class number of a label; the error for an unknown label names its place."""
     if label not in numbers:
         known = ", ".join(list(numbers)[:10]) + (", ..." if len(numbers) > 10 else "")
-        hint = f"the labels are {known}: put the row right, or add such examples to data.train"
+        hint = f"the labels are {known}: correct the row, or add examples of this label to data.train"
         raise DataError(f"the label '{label}' is not in the training data", where=record.place, hint=hint)
     return numbers[label]
 
 
 def answered(labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
-    """The most probable label, and how probable all of them are."""
+    """Return the most probable label and the probabilities of all labels."""
     probability, answer = max(zip(p, labels, strict=True), key=lambda pair: pair[0])
     return {"answer": answer, "probability": probability, "probabilities": dict(zip(labels, p, strict=True))}
 
 
 def _texts(settings: Classification.Settings) -> tuple[str, ...]:
-    """The roles of what is read."""
+    """The roles of the input texts."""
     return ("text",) if settings.texts == "one" else ("text", "second")
 
 
 def _whole(records: Iterator[Record]) -> Iterator[Record]:
-    """The pieces of a long text put together."""
+    """Join the pieces of each long text."""
     held: list[Record] = []
     for record in records:
         held.append(record)

@@ -1,4 +1,4 @@
-"""Forecasting: which numbers follow a window of a series; or which number belongs to a whole series."""
+"""Forecasting: the numbers that follow a window of a series, or the number that belongs to a whole series."""
 
 from __future__ import annotations
 
@@ -28,41 +28,40 @@ from seqlab.tasks.scaling import Scaling
 from seqlab.tasks.task import Task, Totals
 
 ERRORS = {"mse": ("squared", 2), "mae": ("absolute", 1), "naive_mse": ("naive_squared", 2)}
-"""Figures: the sum that each is the mean of, and which power of the data's unit it has."""
+"""For each figure: the sum that it is the mean of, and its power of the data's unit."""
 
 
 class Forecasting(Task, Forecasts):
-    """Series become windows of numbers, scaled by what the training part has: mean 0, spread 1."""
+    """Forecasting. Series become windows of numbers, scaled to mean 0 and spread 1 over the training data."""
 
     class Settings(PartSettings):
         mode: Literal["last", "every", "answer"] = "last"
-        """What is forecast: what follows a window; what follows each of its steps; or the answer of a whole series."""
+        """What to forecast: what follows a window; what follows each of its steps; or the answer of a whole series."""
         window: int = Field(default=50, gt=0)
-        """Steps that a forecast is made from. Answers are made from whole series."""
+        """Number of past steps that a forecast is made from. Answers are made from whole series."""
         horizon: int = Field(default=1, gt=0)
-        """Steps that are forecast at once."""
+        """Number of steps forecast at once."""
         stride: int = Field(default=1, gt=0)
-        """How far training windows lie apart. Evaluations begin at every step."""
+        """Distance in steps between training windows. Evaluation windows begin at every step."""
         columns: list[str] | None = Field(default=None, min_length=1)
-        """The variables that are read; by default all columns of numbers but those that only count time (a year, an
-        index)."""
+        """The variables to read; by default all numeric columns but those that only count time (a year, an index)."""
         targets: list[str] | None = Field(default=None, min_length=1)
-        """Those of them that are forecast; by default all."""
+        """The variables to forecast, among `columns`; all by default."""
         series: str | None = None
-        """The column that names the series which a row belongs to."""
+        """The column with the name of the series that a row belongs to."""
         row: Literal["step", "series"] = "step"
-        """What a row of a table is: a step in time, or a whole series."""
+        """What a table row holds: one step in time, or a whole series."""
         answer: str | None = None
-        """The column with the answer of a series; built-in sets know theirs."""
+        """The column with the answer of a series; not needed for built-in sets."""
         normalise: bool = True
-        """Whether a model sees (x − mean) / spread. Figures are always in the units of the data."""
+        """Whether the model reads (x − mean) / standard deviation. Figures are always in the units of the data."""
 
         @model_validator(mode="after")
         def _fit_each_other(self) -> Forecasting.Settings:
             if self.mode == "answer" and self.horizon != 1:
-                raise ValueError("an answer has no horizon: leave it out, or set another mode")
+                raise ValueError("an answer has no horizon: leave 'horizon' out, or set another mode")
             if self.answer is not None and (self.mode != "answer" or self.row != "series"):
-                raise ValueError("a column with answers needs mode: answer and row: series")
+                raise ValueError("'answer' needs mode: answer and row: series")
             return self
 
     def __init__(self, settings: Settings, columns: list[str], inputs: Scaling, outputs: Scaling, longest: int) -> None:
@@ -70,9 +69,9 @@ class Forecasting(Task, Forecasts):
         self.settings, self.columns = settings, columns
         self.inputs, self.outputs, self.longest = inputs, outputs, longest
         self.steps = settings.horizon
-        """How far `answers` look ahead."""
+        """Number of steps that `answers` look ahead."""
         self.left_out: tuple[str, ...] = ()
-        """Columns of the training data that are not read, and why; known only where the data have just been read."""
+        """Columns of the training data that are not read, and why; known only right after the data are read."""
 
     # ------------------------------------------------------------------ what is learnt from the data
 
@@ -117,13 +116,13 @@ class Forecasting(Task, Forecasts):
         mode = self.settings.mode
         if not isinstance(body, Forecaster):
             hint = "choose a model for series, such as series-recurrent"
-            raise RecipeError("this model makes no forecasts", where="model.kind", hint=hint)
+            raise RecipeError("this model cannot forecast", where="model.kind", hint=hint)
         if mode == "every" and not body.every_step:
-            hint = "task.mode=last, or model.kind=series-recurrent"
-            raise RecipeError("this model forecasts only what follows a whole window", where="model.kind", hint=hint)
+            hint = "set task.mode=last, or model.kind=series-recurrent"
+            raise RecipeError("this model can only forecast what follows a whole window", where="model.kind", hint=hint)
         if mode == "answer" and body.needs_past:
             hint = "choose another model.kind"
-            raise RecipeError("this model goes on from the past, and answers have none", where="model.kind", hint=hint)
+            raise RecipeError("this model continues the past, which answers do not have", where="model.kind", hint=hint)
 
     # ------------------------------------------------------------------ examples
 
@@ -135,7 +134,7 @@ class Forecasting(Task, Forecasts):
     def _examples(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Examples:
         own, parts = self.settings, self._read(data, which)
         series, spread = self._scaled(parts), self._scaling_of_outputs.spread.astype(np.float32)
-        if own.mode == "answer":  # the naive guess is the mean of those in training
+        if own.mode == "answer":  # the naive forecast is the mean of the training answers
             answers, naive = (self._scaling_of_outputs(x) for x in (_answers(parts), self.outputs.mean))
             own_answers, guess = answers.astype(np.float32), naive.astype(np.float32)
             return SeriesAnswers(series, own_answers, guess, spread, training, lambda: map(_series, parts))
@@ -146,7 +145,7 @@ class Forecasting(Task, Forecasts):
         return SeriesWindows(series, windows, shape, spread, training, lambda: _steps(parts, begins))
 
     def _note(self, split: Examples, training: bool) -> str:
-        """Which columns are not read, and which windows are cut short."""
+        """Return a note on the columns that are not read and the windows that are cut short."""
         found = []
         if training and self.left_out:
             columns, left_out = _few(self.columns), _few(self.left_out)
@@ -163,17 +162,17 @@ class Forecasting(Task, Forecasts):
         layout = self._layout(own, named)
         read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
         if len(read.columns) != len(self.columns):
-            what = f"{len(read.columns)} columns where the model reads {len(self.columns)} ({', '.join(self.columns)})"
+            what = f"{len(read.columns)} columns, but the model reads {len(self.columns)} ({', '.join(self.columns)})"
             raise DataError(what, where=read.parts[0].series.name, hint="give the same columns as in training")
         return read.ordered(self.columns).parts
 
     def _begins(self, part: SeriesPart, stride: int) -> range:
-        """The steps of a series at which forecasts begin."""
+        """Return the steps of a series at which forecasts begin."""
         own, length = self.settings, len(part.series.values)
         found = places(length, part.first, own.window, own.horizon, stride)
         if not found:
             what = f"{length - part.first} steps are too few to forecast {own.horizon} of them"
-            hint = "lower task.horizon, hold out another share (data.hold_out), or leave the series out"
+            hint = "lower task.horizon, change the held-out share (data.hold_out), or leave the series out"
             raise DataError(what, where=part.series.name, hint=hint)
         return found
 
@@ -188,10 +187,10 @@ class Forecasting(Task, Forecasts):
     # ------------------------------------------------------------------ figures and answers
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """`loss` in the units that the model sees; the others in those of the data, of what follows whole windows.
+        """Return `loss` in the model's units; the other figures are in the units of the data, for whole windows.
 
-        Of several columns each has figures of its own (`mse.temperature`). Pooled are only those in which a column is
-        divided by its spread in training (`scaled_mse`), or the column of the largest numbers would drown the others.
+        With several columns, each has its own figures (`mse.temperature`). They are pooled only after dividing each
+        column by its spread in training (`scaled_mse`); otherwise the column with the largest numbers would dominate.
         """
         numbers, names = totals["numbers"], self.names
         each = {
@@ -209,7 +208,7 @@ class Forecasting(Task, Forecasts):
 
     @property
     def names(self) -> list[str]:
-        """Of what is forecast."""
+        """Names of the forecast variables."""
         if self.settings.mode != "answer":
             return self.columns[: len(self.outputs)]
         return ["answer"] if len(self.outputs) == 1 else [f"answer {n}" for n in range(1, len(self.outputs) + 1)]
@@ -223,7 +222,7 @@ class Forecasting(Task, Forecasts):
         return {**shape, **({"shorter windows": short} if short else {}), "naive": "the last value"}
 
     def outcomes(self, objective: Objective, batch: Batch) -> list[Forecasted]:
-        """Of what follows whole windows, in the units of the data."""
+        """Return the outcomes after whole windows, in the units of the data."""
         targets, mask = batch["targets"], batch.get("mask")
         every = targets.dim() == 4
         forecasts = cast(Forecaster, objective.body)(batch["inputs"], mask, every)
@@ -237,19 +236,19 @@ class Forecasting(Task, Forecasts):
         return [Forecasted(record, "", loss, self.names, right, own) for record, loss, right, own in each]
 
     def ahead(self, steps: int) -> Forecasting:
-        """Where that is more than the horizon, forecasts are read as if they had happened."""
+        """Return a copy that looks this far ahead; beyond the horizon, forecasts are fed back as inputs."""
         own = self.settings
         if own.mode == "answer" and steps > 1:
-            raise RunError("a series has one answer", hint="leave --steps out")
+            raise RunError("a series has only one answer", hint="leave --steps out")
         if steps > own.horizon and len(self.outputs) < len(self.columns):
             hint = f"ask for at most {own.horizon}, or train without task.targets"
-            raise RunError("what it reads beside its forecasts is not known so far ahead", hint=hint)
+            raise RunError("the columns that are read but not forecast are unknown so far ahead", hint=hint)
         other = copy.copy(self)
         other.steps = steps
         return other
 
     def asked(self, data: DataSettings) -> Examples:
-        """The end of each series, or all of it."""
+        """Return the end of each series, or all of it if the answer is asked for."""
         parts, nothing = self._read(as_given(data), "valid"), np.zeros(len(self.outputs), dtype=np.float32)
         series = self._scaled(parts)
 
@@ -272,7 +271,7 @@ class Forecasting(Task, Forecasts):
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
         body, found = cast(Forecaster, objective.body), []
         names, mask = self.names, batch.get("mask")
-        for row, inputs in enumerate(batch["inputs"]):  # one by one: what follows the end of each is read after it
+        for row, inputs in enumerate(batch["inputs"]):  # one by one: each series is extended by its forecasts
             known = inputs if mask is None else inputs[mask[row]]
             values = self._scaling_of_outputs.undone(self._forecast(body, known).cpu().numpy().astype(np.float64))
             forecast = {name: values[:, place].tolist() for place, name in enumerate(names)}
@@ -293,29 +292,29 @@ class Forecasting(Task, Forecasts):
 
 
 def _series(part: SeriesPart) -> Record:
-    """The place of a series."""
+    """Return the place of a series."""
     file = part.series.name.removesuffix(f", line {part.series.line}")
     return Record({}, file, part.series.line)
 
 
 def _steps(parts: Sequence[SeriesPart], begins: Sequence[range]) -> Iterator[Record]:
-    """The place of what is forecast: the first step of it."""
+    """Yield the place of each forecast: its first step."""
     for part, own in zip(parts, begins, strict=True):
         for begin in own:
             yield Record({}, part.series.name, part.skipped + begin + 1, counted="step")
 
 
 def _few(names: Sequence[str]) -> str:
-    """A list of names, cut where it is long."""
+    """Join names, shortening a long list."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _arranged(columns: list[str], targets: list[str] | None) -> list[str]:
-    """What is forecast comes first."""
+    """Put the forecast columns first."""
     for name in targets or ():
         if name not in columns:
-            hint = f"there are {', '.join(columns)}"
-            raise RecipeError(f"'{name}' is none of the columns that are read", where="task.targets", hint=hint)
+            hint = f"choose from {', '.join(columns)}"
+            raise RecipeError(f"'{name}' is not among the columns that are read", where="task.targets", hint=hint)
     return list(dict.fromkeys([*(targets or ()), *columns]))
 
 
@@ -323,6 +322,6 @@ def _answers(parts: Sequence[SeriesPart]) -> Numbers:
     found = []
     for part in parts:
         if part.series.answer is None:
-            raise DataError("no answer is known", where=part.series.name, hint="name its column: task.answer")
+            raise DataError("the series has no answer", where=part.series.name, hint="set task.answer to its column")
         found.append(part.series.answer)
     return np.stack(found)

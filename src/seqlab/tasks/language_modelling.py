@@ -1,4 +1,4 @@
-"""Language modelling: any text or sequence of symbols, read as windows or as streams that carry state."""
+"""Language modelling of any text or sequence of symbols, in windows or in streams that carry state."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from seqlab.tokenizers.fitted import fitted
 TextSplit = Windows | Lanes | ScoredWindows | ScoredLanes
 
 PIECE = 128
-"""Positions that evaluation reads at a time, at least, where the state is carried: the figures are the same for any
-length, and the short windows of truncated BPTT take twice as long."""
+"""Minimum number of positions that evaluation reads at a time when it carries state. The figures do not depend on it,
+but the short windows of truncated BPTT would take twice as long."""
 
 
 class LanguageModelling(Task):
-    """Texts become one long array of tokens, each document closed by `<end>`."""
+    """Language modelling. Texts become one long array of tokens; every document ends with `<end>`."""
 
     tokenizer: Tokenizer
 
     class Settings(PartSettings):
         reading: Literal["windows", "streams"] = "windows"
-        """Windows in any order, or parallel streams whose state is carried from window to window."""
+        """Windows in random order, or parallel streams that carry state from window to window."""
         window: int = Field(default=256, gt=0)
-        """Tokens in a window; with streams, the length of truncated BPTT."""
+        """Number of tokens in a window; with streams, the length of truncated BPTT."""
         stride: int | None = Field(default=None, gt=0)
-        """How far evaluation windows lie apart; half a window by default. Smaller is slower and scores better."""
+        """Distance between evaluation windows; half a window by default. Smaller is slower and scores better."""
         stretch: int | None = Field(default=None, gt=0)
-        """Tokens after which a stream begins anew in training; never by default. A model that hardly ever meets an
-        empty state may not learn to begin from one, and then fails on every new text."""
+        """Number of tokens after which a training stream restarts from an empty state; never by default. A model that
+        rarely starts from an empty state may not learn to, and then fails on every new text."""
         lanes: int = Field(default=8, gt=0)
-        """How many parts evaluation reads side by side, each with a new state, where streams are read."""
+        """With streams, the number of parts that evaluation reads in parallel, each from an empty state."""
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, streams: int, sample: float | None = None) -> None:
         self.settings, self.tokenizer, self.streams, self.sample = settings, tokenizer, streams, sample
@@ -54,7 +54,7 @@ class LanguageModelling(Task):
         if self.stride > settings.window:
             raise RecipeError(
                 f"'task.stride' {self.stride} is larger than 'task.window' {settings.window}",
-                hint="tokens between the windows would never be scored: choose a smaller stride",
+                hint="choose a smaller stride: tokens between the windows would never be scored",
             )
 
     @classmethod
@@ -94,12 +94,12 @@ class LanguageModelling(Task):
         return ScoredLanes(tokens, max(window, PIECE), lanes, self.tokenizer.end_id, facts, note, records)
 
     def _recut(self, tokens: NDArray[np.integer], generator: np.random.Generator) -> list[int]:
-        """Subword regularisation: the same text, cut by chance."""
+        """Subword regularisation: a random segmentation of the same text."""
         cut: list[int] = cast(Any, self.tokenizer).resample(tokens.tolist(), generator, self.sample)
         return cut
 
     def column(self, data: DataSettings, which: Literal["train", "valid"]) -> Column:
-        """The tokens of a split, from the store."""
+        """Read the tokens of a split from the store."""
         key = cache_key(data, which, self.tokenizer.fingerprint)
         store = TokenStore.open(
             lambda: self._records(data, which),
@@ -117,7 +117,7 @@ class LanguageModelling(Task):
         return read(data, which, symbols=self.tokenizer.unit == "symbol")
 
     def _facts(self, column: Column, lines: bool) -> dict[str, int]:
-        ends = len(column) if lines else 0  # a line's `<end>` stands for its newline
+        ends = len(column) if lines else 0  # the `<end>` of a line stands for its newline
         unknown = self.tokenizer.unknown_id
         return {
             "characters": column.characters + ends,
@@ -126,10 +126,10 @@ class LanguageModelling(Task):
         }
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """Nats per token, and the same in units that do not depend on the tokenizer: those of text, or symbols."""
+        """Return the loss in nats per token, and in bits per character and byte, or per symbol."""
         assert isinstance(split, ScoredWindows | ScoredLanes)
         loss, bits = totals["sum"] / totals["count"], totals["sum"] / math.log(2)
-        if self.tokenizer.unit == "symbol":  # the end of a sequence is one too, as the end of a line is a character
+        if self.tokenizer.unit == "symbol":  # `<end>` counts as a symbol, as a newline counts as a character
             units = {"bits_per_symbol": bits / totals["count"]}
         else:
             facts = split.facts
@@ -143,13 +143,13 @@ class LanguageModelling(Task):
         }
 
     def check(self, body: nn.Module) -> None:
-        """Windows must fit into what the model can look at, and what is sampled must be seen."""
+        """Check that windows fit into the model's context, and that the model reads sampled text if there is any."""
         counts = hasattr(body, "fit")
         if self.sample is not None and (counts or self.settings.reading == "streams"):
             what = "a model that counts" if counts else "task.reading=streams"
-            raise RecipeError(f"{what} reads no sampled text", where="tokenizer.sample", hint="leave it out")
+            raise RecipeError(f"{what} cannot read sampled text", where="tokenizer.sample", hint="leave it out")
         if counts and self.tokenizer.end_id != 0:
-            what = f"n-grams need <end> to be token 0, and this vocabulary has it at {self.tokenizer.end_id}"
+            what = f"n-grams need <end> as token 0, but in this vocabulary it is token {self.tokenizer.end_id}"
             raise RecipeError(what, where="tokenizer", hint="let seqlab learn a tokenizer, or choose another model")
         context, window = getattr(body, "context", None), self.settings.window
         if context is not None and window > context:
@@ -174,4 +174,4 @@ class LanguageModelling(Task):
 
 def _left_out(empty: int, where: str) -> str:
     lines = "1 empty line is" if empty == 1 else f"{empty:,} empty lines are"
-    return f"{where}: {lines} left out; with data.empty_lines=true, each counts as a line of its end alone"
+    return f"{where}: {lines} left out; with data.empty_lines=true, each counts as a lone `<end>`"

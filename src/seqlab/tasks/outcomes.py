@@ -1,4 +1,4 @@
-"""What became of each held-out example, as plain data: what is right, what was found, and where it stands."""
+"""The outcome of each held-out example, as plain data: the truth, the prediction and the place in the file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seqlab.objectives.objective import Objective
 class Outcome:
     record: Record
     text: str
-    """What the model read, as it was given; empty where that is no text."""
+    """The model's input, unchanged; empty if it is not text."""
     loss: float
-    """Its part of the sum that evaluations divide by a count: −log p of what is right, or an error."""
+    """Its term in the sum that an evaluation divides by a count: −log p of the truth, or an error."""
 
 
 @dataclass(frozen=True)
 class Classified(Outcome):
     given: Sequence[str]
-    """The right label; or, where there may be several, all of them."""
+    """The true label, or all of them if there may be several."""
     probabilities: Mapping[str, float]
     several: bool = False
 
@@ -36,7 +36,7 @@ class Classified(Outcome):
 
 @dataclass(frozen=True)
 class Tagged(Outcome):
-    """The words that count, each with its right tag, the one that was chosen, and how probable that is."""
+    """The words that count, each with its true tag, the predicted tag and the probability of the latter."""
 
     words: Sequence[str]
     given: Sequence[str]
@@ -50,12 +50,12 @@ class Written(Outcome):
     answer: str
     reference: str
     tokens: int
-    """Of the reference, with its end."""
+    """Number of tokens of the reference, including `<end>`."""
 
 
 @dataclass(frozen=True)
 class Forecasted(Outcome):
-    """Numbers in the units of the data: a row for each step ahead, a column for each variable."""
+    """Numbers in the units of the data: one row per step ahead, one column per variable."""
 
     columns: Sequence[str]
     truth: Sequence[Sequence[float]]
@@ -64,16 +64,16 @@ class Forecasted(Outcome):
 
 @dataclass(frozen=True)
 class LineRead(Outcome):
-    """A line of a text: its tokens, and −log p of each after all that came before it."""
+    """A line of a text: its tokens, and −log p of each given all the tokens before it."""
 
     tokens: Sequence[str]
     starts: Sequence[int]
-    """The character of the line that each begins at."""
+    """The position in the line, in characters, at which each token begins."""
     losses: Sequence[float]
 
 
 @runtime_checkable
 class Examinable(Protocol):
-    """A task that can say what became of each example of a batch with records."""
+    """A task that can report the outcome of each example of a batch with records."""
 
     def outcomes(self, objective: Objective, batch: Batch) -> Sequence[Outcome]: ...

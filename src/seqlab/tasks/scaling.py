@@ -1,4 +1,4 @@
-"""Mean and spread of columns of numbers."""
+"""Mean and standard deviation (spread) of columns of numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scaling:
 
     @classmethod
     def of(cls, values: Numbers) -> Scaling:
-        """Of all rows (N, C); a column that never changes keeps its unit."""
+        """Compute the scaling of rows (N, C); a constant column keeps its unit."""
         spread = values.std(axis=0)
         return cls(values.mean(axis=0), np.where(spread > 0, spread, 1.0))
 

@@ -1,6 +1,6 @@
-"""What a text depends on, as one sequence of positions: words, a token for a label, a place for each number.
+"""The conditions of a text as one sequence of positions: tokens of text, a token per label, a position per number.
 
-Ids up to V are those of the tokenizer; labels and the places of numbers follow, condition by condition.
+Ids below V are the tokenizer's; ids of labels and of numbers follow, condition by condition.
 
 S sources · N positions · V vocabulary
 """
@@ -26,16 +26,16 @@ Ids = NDArray[Any] | list[int]
 
 
 class Sources:
-    """The conditions of a task by role, in the order in which they are read, and what was learnt about them."""
+    """The conditions of a task by role, in the order in which they are read, and what was learnt from the data."""
 
     def __init__(self, conditions: Mapping[str, Condition], tokenizer: Tokenizer, memory: Mapping[str, Any]) -> None:
         self.conditions, self.tokenizer = conditions, tokenizer
         self.labels: dict[str, list[str]] = dict(memory.get("labels", {}))
         self.numbers: dict[str, dict[str, list[float]]] = dict(memory.get("numbers", {}))
-        """The mean and the spread of each number of a row."""
+        """Mean and standard deviation of each number of a row."""
 
     def learn(self, records: Callable[[], Iterator[Record]]) -> None:
-        """Which labels there are, and how large numbers are."""
+        """Collect the labels, and the means and standard deviations of the numbers."""
         for role, kind in self.conditions.items():
             if kind == "label":
                 self.labels[role] = sorted({record.fields[role].strip() for record in records()})
@@ -52,7 +52,7 @@ class Sources:
 
     @property
     def names(self) -> list[str]:
-        """Of the ids beyond the vocabulary."""
+        """Names of the ids beyond the vocabulary."""
         return [
             one if isinstance(one, str) else f"{role} {place}"
             for role in self.conditions
@@ -60,13 +60,13 @@ class Sources:
         ]
 
     def _beyond(self, role: str) -> list[str | tuple[float, float]]:
-        """Of each id that a condition adds to the vocabulary: the label, or the mean and the spread of a number."""
+        """For each id that a condition adds to the vocabulary: the label, or the mean and spread of a number."""
         numbers = self.numbers.get(role, {"mean": [], "spread": []})
         return [*self.labels.get(role, []), *zip(numbers["mean"], numbers["spread"], strict=True)]
 
     def encoder(self, role: str) -> tuple[Encoder, int | None, int | None]:
-        """From texts to what a store keeps, how many different ids that has (None: it is numbers), and what closes
-        each."""
+        """Return the function from texts to what a store keeps, the number of different ids (None for numbers), and
+        the id that closes each text."""
         kind = self.conditions.get(role, "text")
         if kind == "label":
             return lambda texts: [[self._label(role, text)] for text in texts], len(self.labels[role]), None
@@ -75,7 +75,7 @@ class Sources:
         return self.tokenizer.encode_batch, self.tokenizer.vocab_size, self.tokenizer.end_id
 
     def encoded(self, role: str, text: str) -> Ids:
-        """What a store would keep of one text."""
+        """Encode one text as a store would keep it."""
         encode, _, end = self.encoder(role)
         (ids,) = encode([text])
         return np.asarray(ids) if end is None else [*ids, end]
@@ -84,7 +84,7 @@ class Sources:
         known, label = self.labels[role], text.strip()
         if label not in known:
             listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-            raise DataError(f"the {role} '{label}' is not in the training data", hint=f"there are {listed}")
+            raise DataError(f"the {role} '{label}' is not in the training data", hint=f"the known ones are {listed}")
         return known.index(label)
 
     def _scaled(self, role: str, text: str) -> NDArray[np.float32]:
@@ -93,7 +93,7 @@ class Sources:
         return scaled.astype(np.float32)
 
     def tensors(self, rows: Sequence[Sequence[Ids]]) -> Batch:
-        """`tokens` and `mask` (S, N), and `values` (S, N) where there are numbers, from what the store keeps."""
+        """Build `tokens` and `mask` (S, N), and `values` (S, N) if there are numbers, from what the store keeps."""
         tokens, mask = padded([self._ids(row) for row in rows])
         batch = Batch(tokens=tokens, mask=mask)
         if self.numbers:
@@ -125,7 +125,7 @@ class Sources:
         return [one for role in self.conditions for one in self._beyond(role)]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Tokens as a person reads them, one by one; ids beyond the vocabulary are labels and numbers by name."""
+        """Return each token as readable text; ids beyond the vocabulary are shown as names of labels and numbers."""
         words, end, names = self.tokenizer.vocab_size, self.tokenizer.end_id, self.names
         shown = []
         for token in ids:
@@ -138,7 +138,7 @@ class Sources:
 
 
 def _table(records: Iterator[Record], role: str) -> Iterator[list[float]]:
-    """Rows of numbers, all of the same length."""
+    """Yield the rows of numbers, all of the same length."""
     count = None
     for record in records:
         with record.blamed():
@@ -153,8 +153,8 @@ def _parsed(text: str, role: str, count: int | None) -> list[float]:
     except ValueError:
         values = []
     if not values or not all(map(math.isfinite, values)):
-        raise DataError(f"'{text[:40]}' is no row of numbers for '{role}'", hint="write them with blanks between them")
+        raise DataError(f"'{text[:40]}' is not a row of numbers for '{role}'", hint="separate numbers with spaces")
     if count is not None and len(values) != count:
-        hint = "every row needs the same ones"
-        raise DataError(f"{len(values)} numbers of '{role}' where there are {count} elsewhere", hint=hint)
+        hint = "give every row the same number of values"
+        raise DataError(f"{len(values)} numbers in '{role}', but {count} in other rows", hint=hint)
     return values

@@ -1,4 +1,4 @@
-"""Tagging: a tag for every word of a sentence (parts of speech, named entities, pieces of dates)."""
+"""Tagging: a tag for every word of a sentence (parts of speech, named entities, parts of dates)."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from seqlab.tokenizers.fitted import fitted
 @dataclass(frozen=True)
 class Sentence:
     words: list[str]
-    """None of an empty line, which only answers may be asked for."""
+    """Empty for an empty line, which is allowed only in `asked`."""
     tags: list[str]
-    """None at all where they are asked for."""
+    """Empty if the tags are to be predicted."""
     record: Record
 
 
 @dataclass(frozen=True)
 class Known:
-    """What was learnt from the training data beside the words."""
+    """What the training data say besides the words."""
 
     tags: list[str]
     scheme: str | None
-    """How tags mark spans; None where they mark none, or break all rules."""
+    """The scheme in which tags mark spans; None if they mark none or follow no scheme."""
     alphabet: Alphabet
 
     @classmethod
@@ -58,25 +58,25 @@ class Known:
 
     @property
     def types(self) -> list[str]:
-        """What spans can be; nothing where tags mark none."""
+        """The types of spans; empty if tags mark none."""
         return span_types(self.tags) if mark_spans(self.tags) else []
 
 
 class Tagging(Task, Answers):
-    """A word is what stands between blanks, and one token."""
+    """Tagging of words, which are separated by whitespace. Every word is one token."""
 
     tokenizer: Tokenizer
     metric = "error"
 
     class Settings(PartSettings):
         unknown: float = Field(default=0.0, ge=0, lt=1)
-        """In training, the chance that a word of which there is only one is read as `<unk>`: a model that never meets
-        unknown words does not learn what to make of them."""
+        """Probability of reading a word that occurs only once as `<unk>` in training. Without it, a model never meets
+        unknown words and does not learn to handle them."""
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, known: Known) -> None:
         self.settings, self.tokenizer, self.known = settings, tokenizer, known
         if settings.unknown and tokenizer.unknown_id is None:
-            what = f"the tokenizer '{tokenizer.kind}' knows everything: nothing can become unknown"
+            what = f"the tokenizer '{tokenizer.kind}' has no unknown token"
             raise RecipeError(what, where="task.unknown", hint="leave it out")
 
     @classmethod
@@ -106,7 +106,7 @@ class Tagging(Task, Answers):
 
     def check(self, body: nn.Module) -> None:
         if not isinstance(body, Encoder):
-            hint = "choose an encoder, such as model.kind=recurrent-encoder"
+            hint = "use an encoder, such as model.kind=recurrent-encoder"
             raise RecipeError("this model does not read a sentence as a whole", where="model.kind", hint=hint)
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> TaggedSentences:
@@ -116,7 +116,7 @@ class Tagging(Task, Answers):
         return TaggedSentences(sentences, self.tokenizer, self.known, self.settings.unknown if training else None)
 
     def asked(self, data: DataSettings) -> TaggedSentences:
-        """Lines of plain texts are cut at blanks."""
+        """Split the lines of plain text files at whitespace."""
         sentences = _sentences(as_given(data).model_copy(update={"documents": "line"}), "valid", ("text",))
         return TaggedSentences(sentences, self.tokenizer, self.known)
 
@@ -125,7 +125,7 @@ class Tagging(Task, Answers):
             if tag not in self.known.tags:
                 known = ", ".join(self.known.tags[:10]) + (", ..." if len(self.known.tags) > 10 else "")
                 what = f"the tag '{tag}' of '{word}' is not in the training data"
-                hint = f"the tags are {known}: put the sentence right, or add such ones to data.train"
+                hint = f"the tags are {known}: correct the sentence, or add examples of this tag to data.train"
                 raise DataError(what, where=sentence.record.place, hint=hint)
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
@@ -145,11 +145,11 @@ class Tagging(Task, Answers):
         return answer
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """Spans are counted as conlleval does: right are those with the right type, start and stop."""
+        """Count spans as conlleval does: a span is right if its type, start and stop are right."""
         assert isinstance(split, TaggedSentences)
         if not totals["words"]:
-            hint = "look at objective.first and objective.last"
-            raise RecipeError("no word of the held-out data counts", where="objective", hint=hint)
+            hint = "change objective.first and objective.last"
+            raise RecipeError("no word of the held-out data is counted", where="objective", hint=hint)
         count, accuracy = totals["count"], totals["right"] / totals["words"]
         figures = {"loss": totals["sum"] / count if count else math.inf, "error": 1 - accuracy, "accuracy": accuracy}
         if "spans" in totals:
@@ -177,11 +177,11 @@ class Tagging(Task, Answers):
 
 
 class TaggedSentences(Examples):
-    """`tokens`, `mask` and `tags` (B, T), where −1 is a tag that is not known; the spelling of each word.
+    """Batches of `tokens`, `mask` and `tags` (B, T), where −1 is an unknown tag, with the spelling of each word.
 
-    `spellings` (U, L) are those of all different words of a batch, and `spelt` (B, T) says which is whose. For an
-    evaluation there are `spans`, a row each: (row of the batch, type, start, stop). Where tags are asked for there are
-    neither.
+    `spellings` (U, L) are those of the distinct words of a batch, and `spelt` (B, T) gives the row of each word. For an
+    evaluation, each row of `spans` is one span: (row of the batch, type, start, stop). If the tags are to be predicted,
+    `tags` and `spans` are missing.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class TaggedSentences(Examples):
         return batch
 
     def _read(self, index: int, key: Key) -> list[int]:
-        """The words of a sentence; in training, some of those that occur only once become unknown."""
+        """Return the tokens of a sentence; in training, some words that occur only once become unknown."""
         tokens = self.tokens[index]
         if self.hide:
             hidden = self.single[tokens] & (key.generator(index).random(len(tokens)) < self.hide)
@@ -238,19 +238,19 @@ class TaggedSentences(Examples):
 def _sentences(
     data: DataSettings, which: Literal["train", "valid"], roles: Sequence[str] = ("text", "tags")
 ) -> list[Sentence]:
-    """The sentences of a split, each with a tag for each word; without tags, where they are not among the roles."""
+    """Read the sentences of a split, with a tag for each word if tags are among the roles."""
     found = [_sentence(record) for record in read(data, which, roles)]
     if not found:
-        raise DataError("there are no sentences", where=f"data.{which}", hint="name a file that has some")
+        raise DataError("there are no sentences", where=f"data.{which}", hint="name a file that has sentences")
     return found
 
 
 def _sentence(record: Record) -> Sentence:
     words, tags = record.fields["text"].split(), record.fields.get("tags", "").split()
     if not words and "tags" in record.fields:
-        raise DataError("a sentence without words", where=record.place, hint="leave it out")
+        raise DataError("a sentence without words", where=record.place, hint="remove it")
     if "tags" in record.fields and len(words) != len(tags):
-        what, hint = f"{len(words)} words but {len(tags)} tags", "give each word, between blanks, one tag"
+        what, hint = f"{len(words)} words but {len(tags)} tags", "give one tag per word, separated by spaces"
         raise DataError(what, where=record.place, hint=hint)
     return Sentence(words, tags, record)
 
@@ -260,6 +260,6 @@ def _encoded(sentences: Sequence[Sentence], tokenizer: Tokenizer) -> list[list[i
     for ids, sentence in zip(found, sentences, strict=True):
         if len(ids) != len(sentence.words):
             what = f"{len(ids)} tokens for {len(sentence.words)} words ({' '.join(sentence.words)[:40]})"
-            hint = "a tag belongs to a word: set tokenizer.kind=word and tokenizer.split=whitespace"
+            hint = "tags belong to words: set tokenizer.kind=word and tokenizer.split=whitespace"
             raise RecipeError(what, where="tokenizer", hint=hint)
     return found

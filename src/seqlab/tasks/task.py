@@ -1,4 +1,4 @@
-"""What a model is for: from records to batches, and from sums to the figures people read."""
+"""A task: how records become batches, and how sums become the figures people read."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
 
 Totals = Mapping[str, float]
-"""Sums over a split: `sum`, `count`, and the parts that the objective reports."""
+"""Sums over a split: `sum`, `count`, and the parts reported by the objective."""
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What people wrote, as a decoder reads it: how each text begins, and what it is conditioned on."""
+    """Prompts as a decoder reads them: the beginning of each text, and what it is conditioned on."""
 
     tokens: list[list[int]]
     source: Batch | None = None
 
 
 def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
-    """How many tokens of what is read, in each row of a batch, are not in the vocabulary."""
+    """Count the input tokens of each row that are not in the vocabulary."""
     prefix = "source." if "source.tokens" in batch else ""
     tokens, mask = batch[f"{prefix}tokens"], batch[f"{prefix}mask"]
     if tokenizer.unknown_id is None:
@@ -40,75 +40,75 @@ def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
 
 
 class Task(ABC):
-    """Owns the tokenizer and the labels; makes splits; names the metrics.
+    """Base class of tasks: owns the tokenizer and the labels, makes the splits and names the metrics.
 
-    What only some tasks can do is in `tasks/abilities.py`: to answer, to write, to forecast.
+    Abilities that only some tasks have (answering, writing, forecasting) are in `tasks/abilities.py`.
     """
 
     Settings: ClassVar[type[PartSettings]]
     metric: str = "loss"
-    """The figure that names the best checkpoint: one of `metrics`, or one that judges texts (`Writes`)."""
+    """The figure that chooses the best checkpoint: one of `metrics`, or one that scores texts (`Writes`)."""
     better: Better = "lower"
-    """Which values of it are better."""
+    """Whether lower or higher values of `metric` are better."""
 
     @classmethod
     @abstractmethod
     def prepare(cls, recipe: Recipe, tokenizer: Any = None) -> Task:
-        """Learn what has to be learnt from the training data before there is a model: labels, and a tokenizer unless
-        one is given, that of the run whose weights the training begins with."""
+        """Learn what the model depends on from the training data: labels, and a tokenizer. When training starts from
+        the weights of another run, that run's tokenizer is given."""
 
     @classmethod
     @abstractmethod
     def restore(cls, recipe: Recipe, tokenizer: Any, memory: Mapping[str, Any]) -> Task:
-        """The same from what a run folder holds: a Tokenizer, or None if `prepare` made none."""
+        """Rebuild the task from a run folder; `tokenizer` is None if `prepare` made none."""
 
     @classmethod
     def reads(cls, recipe: Recipe) -> Asked | None:
-        """The records that it reads of files; None where it reads none (series), or where a task does not say.
+        """Return the records the task reads from files; None if it reads none (series) or does not say.
 
-        What it says lets the part that is held out be chosen before the training, and written into the run.
+        With this, the held-out part can be chosen before training and stored in the run.
         """
         return None
 
     tokenizer: Tokenizer | None
-    """None where numbers are read."""
+    """None if the task reads numbers."""
 
     def memory(self) -> dict[str, Any]:
-        """What a run folder must hold beside the tokenizer (labels, ...), as plain data."""
+        """Return what a run folder must hold besides the tokenizer (labels, ...), as plain data."""
         return {}
 
     @property
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """What a model must know about the data: `vocab_size`, ..."""
+        """The sizes a model needs to know about the data: `vocab_size`, ..."""
 
     def head(self, body: nn.Module) -> nn.Module | None:
-        """The part of the model that only this task needs."""
+        """Return the part of the model that only this task needs."""
         return None
 
     def check(self, body: nn.Module) -> None:
-        """Refuse a model that cannot read what this task gives it (RecipeError)."""
+        """Raise RecipeError if the model cannot read what this task gives it."""
         return None
 
     @abstractmethod
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Split:
-        """The examples of a split; `training` says whether to shuffle or to score each exactly once."""
+        """Return the examples of a split: shuffled if `training`, otherwise each scored exactly once."""
 
     @abstractmethod
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """The figures of an evaluation, `loss` among them."""
+        """Return the figures of an evaluation, including `loss`."""
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
-        """The texts are beginnings to go on from, unless the task reads them as sources."""
+        """Encode texts as prompts to continue; tasks that read sources override this."""
         if self.tokenizer is None:
-            raise RunError("this kind of task reads no text", hint="use predict or evaluate")
+            raise RunError("this task does not read text", hint="use `seqlab predict` or `seqlab evaluate`")
         return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])
 
     def signature(self, split: Split) -> dict[str, Any]:
-        """What figures must share to be compared."""
+        """Return the facts that two runs must share for their figures to be comparable."""
         return {}
 
 
 def reads_symbols(recipe: Recipe) -> bool:
-    """Whether its tokenizer reads sequences that are no text."""
+    """Whether the recipe's tokenizer reads sequences of symbols rather than text."""
     return recipe.tokenizer is not None and registry.find("tokenizer", recipe.tokenizer.kind).unit == "symbol"

@@ -1,7 +1,7 @@
-"""Translation and all that is like it: a text is written, given other texts, labels or numbers.
+"""Translation and related tasks: writing a text, given other texts, labels or numbers.
 
-What it depends on are conditions, read one after the other: a translator for many languages is one whose first
-condition is a label, and a report is a translation of measurements.
+The inputs are called conditions and are read one after the other. In a multilingual translator the first condition is
+a label; a report generator translates measurements.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TARGET = "target"
 
 
 class Pairs(Examples):
-    """Conditions and targets, each target closed by `<end>`."""
+    """Conditions and targets; every target ends with `<end>`."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Pairs(Examples):
         read: NDArray[np.int64] = np.sum([np.diff(column.offsets) for column in conditions.values()], 0)
         written = read if target is None else np.diff(target.offsets)
         self.reading = read
-        # those of like length together: first by what is written and then by what is read, which is longest first
-        # where an odd number is written, so that neighbours are alike where the number changes
+        # sort pairs of similar length together: by target length, then by source length, which descends where the
+        # target length is odd, so that neighbours stay similar where the target length changes
         most = 1 + int(np.max(read, initial=0))
         order = written * most + np.where(written % 2, most - 1 - read, read)
         self.rows = np.arange(len(read))
@@ -77,7 +77,7 @@ class Pairs(Examples):
         super().__init__(order[self.rows].tolist(), training)
 
     def records(self) -> Iterator[Record]:
-        """Read again: ids are mapped from a file, and texts need not fit into memory."""
+        """Read the records again: ids are mapped from a file, and texts need not fit into memory."""
         if not self.training:
             return self._records()
         kept = set(self.rows.tolist())
@@ -90,7 +90,7 @@ class Pairs(Examples):
         if self.target is None:
             return batch
         target, end = self.target, self.task.tokenizer.end_id
-        texts = [self._recut(target[row], ~row, key) for row in rows]  # another draw than that of its source
+        texts = [self._recut(target[row], ~row, key) for row in rows]  # a different draw from that of the source
         tokens, mask = padded([[end, *text[:-1]] for text in texts])
         targets, _ = padded(texts)
         return Batch(batch, tokens=tokens, targets=targets, mask=mask)
@@ -100,7 +100,7 @@ class Pairs(Examples):
         return self._recut(ids, row, key) if self.task.settings.conditions[role] == "text" else ids
 
     def _recut(self, ids: NDArray[Any], draw: int, key: Key) -> list[int]:
-        """Subword regularisation: in training, the same text cut by chance."""
+        """Subword regularisation: in training, a random segmentation of the same text."""
         if not self.training or self.task.sample is None:
             return cast(list[int], ids.tolist())
         tokenizer, generator = cast(Any, self.task.tokenizer), key.generator(draw)
@@ -108,32 +108,32 @@ class Pairs(Examples):
 
 
 class Translation(Task, Writes):
-    """−log p(target | conditions); what is written is judged by the figures that `metrics` names."""
+    """Minimises −log p(target | conditions); the texts it writes are scored by `metrics`."""
 
     class Settings(PartSettings):
         conditions: dict[str, Condition] = Field(default={"source": "text"})
-        """What the target depends on, by the role of its column, in the order in which it is read."""
+        """The inputs, in the order in which they are read: the role of each column and its type."""
         longest: int = Field(default=2048, gt=0)
-        """Tokens of a source or a target. Pairs with more are left out of the training, and sources with more are not
-        answered."""
+        """Maximum number of tokens in a source or a target. Longer pairs are left out of training, and longer sources
+        get no answer."""
         metrics: list[str] = Field(default=["bleu", "chrf", "exact"])
-        """Figures of `seqlab evaluate`."""
+        """Metrics that `seqlab evaluate` computes."""
         best: str = "loss"
-        """What chooses the best checkpoint: the held-out loss, or a figure, such as `bleu`, of what is written for the
-        first held-out pairs. That takes time beside `training.budget`: a model that is still untrained, by which a
-        budget is measured, writes much longer texts than it will."""
+        """What chooses the best checkpoint: the held-out loss, or a metric such as `bleu` of the texts written for the
+        first held-out pairs. A metric takes time in addition to `training.budget`: the budget is measured on an
+        untrained model, whose texts are much longer than those of a trained one."""
         judged: int = Field(default=500, gt=0)
-        """How many pairs that is, at most."""
+        """Maximum number of held-out pairs that `best` is measured on."""
 
         @model_validator(mode="after")
         def _some(self) -> Translation.Settings:
             if not self.conditions or TARGET in self.conditions:
-                raise ValueError("'conditions' names what the target depends on, such as {source: text}")
+                raise ValueError("'conditions' must name the inputs, such as {source: text}, without 'target'")
             return self
 
     tokenizer: Tokenizer
     choose: Choose | None = None
-    """How tokens of answers are drawn, where they are not searched for."""
+    """How tokens of answers are sampled; None to search for the best answer instead."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Translation(Task, Writes):
     def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> Translation:
         settings = cast(Translation.Settings, recipe.task)
         if settings.metrics:
-            metrics_of(settings.metrics)  # a name that is none is better said now than after the training
+            metrics_of(settings.metrics)  # report an unknown name now rather than after training
         texts = [role for role, kind in settings.conditions.items() if kind == "text"]
         if tokenizer is None:
             tokenizer = fitted(recipe.tokenizer, recipe.data, [*texts, TARGET], among=[*settings.conditions, TARGET])
@@ -180,7 +180,7 @@ class Translation(Task, Writes):
 
     def check(self, body: nn.Module) -> None:
         if not (isinstance(body, LanguageModel) and body.reads_sources):
-            what = "this model reads no source: it cannot translate"
+            what = "this model cannot translate: it does not read a source"
             raise RecipeError(what, where="model.kind", hint="use transformer")
 
     # ------------------------------------------------------------------ examples
@@ -191,12 +191,12 @@ class Translation(Task, Writes):
         return Pairs(self, columns, target, training, lambda: self._records(data, which))
 
     def asked(self, data: DataSettings) -> Pairs:
-        """Of a plain text, every line is a source, an empty one too; several conditions have tabs between them."""
+        """In a plain text file every line is a source, even an empty one; tabs separate several conditions."""
         roles, data = list(self.settings.conditions), as_given(data)
         plain = {not isinstance(one, str) and format_in(one, data) == "txt" for one in sources(data, "valid")}
         if len(plain) > 1:
-            what = "some of the files are plain texts and others are not"
-            raise DataError(what, where=described(data, "valid"), hint="ask for them apart")
+            what = "some of the files are plain text and others are not"
+            raise DataError(what, where=described(data, "valid"), hint="give them in separate calls")
         typed = (lambda: typed_lines(data, roles)) if plain == {True} else None
         columns = self._columns(data, "valid", roles, typed)
         return Pairs(self, columns, records=typed or (lambda: self._records(data, "valid", roles)))
@@ -208,7 +208,7 @@ class Translation(Task, Writes):
         roles: list[str],
         records: Callable[[], Iterator[Record]] | None = None,
     ) -> dict[str, Column]:
-        """The ids, or the numbers, of each role, from the store."""
+        """Read the ids or the numbers of each role from the store."""
         found = {}
         for role in roles:
             encode, vocab, end = self.sources.encoder(role)
@@ -251,14 +251,14 @@ class Translation(Task, Writes):
         return [record.fields[TARGET] for record in cast(Pairs, split).records()]
 
     def source_lengths(self, split: Split) -> list[int]:
-        """Of all texts among the conditions."""
+        """Total length of the texts among the conditions of each example."""
         roles = [role for role, kind in self.settings.conditions.items() if kind == "text"]
         if not roles:
             return [0] * len(split)
         return [sum(len(record.fields[role]) for role in roles) for record in cast(Pairs, split).records()]
 
     def prompts(self, texts: Sequence[str]) -> Prompts:
-        """Several conditions have tabs between them."""
+        """Encode sources, with tabs between several conditions."""
         rows = []
         for text in texts:
             fields = typed_fields(text, list(self.settings.conditions))
@@ -268,12 +268,12 @@ class Translation(Task, Writes):
         return Prompts([[self.tokenizer.end_id] for _ in texts], self.sources.tensors(rows))
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
-        """An empty source is answered like any other, by what the model says to it."""
+        """Answer each example; an empty source is answered like any other."""
         answers = self._answers(objective, batch)
         return [{"text": self.given(record), **one} for record, one in zip(batch.records, answers, strict=True)]
 
     def given(self, record: Record) -> str:
-        """What an example asks for, as it stands in its line or row: its conditions, with tabs between them."""
+        """Return the input of an example as in its line or row: its conditions, separated by tabs."""
         return "\t".join(record.fields[role] for role in self.settings.conditions)
 
     def _answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
@@ -284,7 +284,7 @@ class Translation(Task, Writes):
         if not bool(short.all()):
             return self._answers_to_some(objective, batch, lengths, short)
         model = cast(LanguageModel, objective.body)
-        if self.decoding.alignments and len(short):  # can they be had? better said before the search
+        if self.decoding.alignments and len(short):  # fail before the search if the model has no alignments
             attention_to_source(
                 model, {name: tensor[:1] for name, tensor in source.items()}, [0], self.tokenizer.end_id
             )
@@ -295,7 +295,7 @@ class Translation(Task, Writes):
     def _answers_to_some(
         self, objective: Objective, batch: Batch, lengths: Tensor, short: Tensor
     ) -> list[dict[str, Any]]:
-        """Answers where sources are not too long; where they are, why there is none."""
+        """Answer the sources that are not too long; the others get an error message instead."""
         width = int(lengths[short].max()) if bool(short.any()) else 0
         source = batch.part("source") or {}
         some = Batch({f"source.{name}": tensor[short, :width] for name, tensor in source.items()})
@@ -307,12 +307,12 @@ class Translation(Task, Writes):
         ]
 
     def _too_long(self, length: int) -> str:
-        return f"{length:,} tokens are more than {self.settings.longest:,} (task.longest)"
+        return f"{length:,} tokens exceed the maximum of {self.settings.longest:,} (task.longest)"
 
     def searched(
         self, model: LanguageModel, source: Mapping[str, Tensor], watch: Watch | None = None
     ) -> list[list[Hypothesis]]:
-        """The best targets for sources."""
+        """Search for the best targets of the sources."""
         own, end = self.decoding, self.tokenizer.end_id
         width = own.beam or 1
         penalty = own.length_penalty if own.beam else 0.0
@@ -321,8 +321,8 @@ class Translation(Task, Writes):
         return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source, watch)
 
     def _limits(self, source: Mapping[str, Tensor]) -> list[int]:
-        """The most tokens of each target."""
-        reads = "text" in self.settings.conditions.values()  # of a label or numbers, length says nothing
+        """Return the maximum number of tokens of each target."""
+        reads = "text" in self.settings.conditions.values()  # the length of labels and numbers is meaningless
         return [2 * length + 50 if reads else self.decoding.tokens for length in source["mask"].sum(1).tolist()]
 
     def drawn(self, choose: Choose) -> Translation:
@@ -331,7 +331,7 @@ class Translation(Task, Writes):
         return task
 
     def _drawn(self, model: LanguageModel, batch: Batch, choose: Choose) -> list[list[Hypothesis]]:
-        """One target for each source, its tokens drawn one by one. What is drawn depends on no other source."""
+        """Sample one target per source, token by token, independently of the other sources."""
         source, end, examples = batch.part("source") or {}, self.tokenizer.end_id, batch["examples"].tolist()
         limits = self._limits(source)
         texts: list[list[Token]] = [[] for _ in limits]
@@ -371,12 +371,12 @@ class Translation(Task, Writes):
 
 
 def _the_metric(name: str) -> Metric:
-    """A single one by its name."""
+    """Return the metric of this name."""
     try:
         (metric,) = metrics_of([name]).values()
     except (RecipeError, ValueError):
         hint = nearest(name, ["loss", *registry.names("metric")])
-        raise RecipeError(f"'{name}' chooses no checkpoint", where="task.best", hint=hint) from None
+        raise RecipeError(f"'{name}' cannot choose the best checkpoint", where="task.best", hint=hint) from None
     return metric
 
 
@@ -386,10 +386,10 @@ def _hypothesis(text: Sequence[Token]) -> Hypothesis:
 
 
 def typed_lines(data: DataSettings, roles: Sequence[str]) -> Iterator[Record]:
-    """Every line of the plain texts in `data.valid`, an empty one too."""
+    """Yield every line of the plain text files in `data.valid`, including empty ones."""
     for path in sources(data, "valid"):
         if not isinstance(path, Path):
-            raise DataError(f"'{path}' is no file", hint="give a plain text, one example a line")
+            raise DataError(f"'{path}' is not a file", hint="give a plain text file with one example per line")
         for number, line in lines(pieces(path), str(path)):
             fields = typed_fields(line.removesuffix("\r"), roles, f"{path}, line {number}")
             yield Record(fields, str(path), number)
@@ -398,14 +398,14 @@ def typed_lines(data: DataSettings, roles: Sequence[str]) -> Iterator[Record]:
 def typed_fields(line: str, roles: Sequence[str], where: str | None = None) -> dict[str, str]:
     fields = line.split("\t") if len(roles) > 1 else [line]
     if len(fields) != len(roles):
-        what, hint = f"a source has {len(roles)} parts here, not {len(fields)}", f"give {', '.join(roles)}"
-        raise DataError(what, where=where, hint=f"{hint} with tabs between them")
+        what, hint = f"expected {len(roles)} fields, found {len(fields)}", f"give {', '.join(roles)}"
+        raise DataError(what, where=where, hint=f"{hint}, separated by tabs")
     return dict(zip(roles, fields, strict=True))
 
 
 def _left_out(count: int, pairs: int, longest: int) -> str:
-    """What is said of pairs that are too long to be learnt from."""
+    """Return a note on the pairs that are too long for training."""
     if count == pairs > 0:
         what = f"all {pairs:,} pairs have more than {longest:,} tokens"
-        raise DataError(what, where="task.longest", hint="raise it, or cut the texts into sentences")
-    return f"{count:,} of {pairs:,} pairs have more than task.longest={longest:,} tokens: left out" if count else ""
+        raise DataError(what, where="task.longest", hint="raise it, or split the texts into sentences")
+    return f"left out {count:,} of {pairs:,} pairs, which exceed task.longest={longest:,} tokens" if count else ""

@@ -1,4 +1,4 @@
-"""Classification along parse trees: every node of a tree is a phrase with a label of its own."""
+"""Classification of parse trees: every node of a tree is a phrase with its own label."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from seqlab.tokenizers import Tokenizer
 
 
 class Trees(Examples):
-    """Trees with the token of each leaf (0 of other nodes), and the class of each node where it is known."""
+    """Trees with the token of each leaf (0 for inner nodes) and, if known, the class of each node."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Trees(Examples):
 
 
 class TreeClassification(Task, Answers):
-    """Trees in brackets, one a line: "(3 (2 It) (4 good))". A leaf is one word, and so one token."""
+    """Trees in brackets, one per line: "(3 (2 It) (4 good))". A leaf is one word, and therefore one token."""
 
     class Settings(PartSettings):
         dropout: float = Field(default=0.0, ge=0, lt=1)
-        """Of the states that labels are told from."""
+        """Dropout on the node states before the output layer."""
 
     tokenizer: Tokenizer
     metric = "error"
@@ -78,7 +78,7 @@ class TreeClassification(Task, Answers):
     @classmethod
     def prepare(cls, recipe: Recipe, tokenizer: Tokenizer | None = None) -> TreeClassification:
         if recipe.tokenizer is None:
-            raise RecipeError("there is no tokenizer for the leaves", where="tokenizer", hint="use kind: word")
+            raise RecipeError("the leaves need a tokenizer", where="tokenizer", hint="use kind: word")
         trees = [tree for _, tree in _trees(recipe.data, "train")]
         words = (" ".join(filter(None, tree.words)) for tree in trees)
         tokenizer = tokenizer or registry.find("tokenizer", recipe.tokenizer.kind).fit(words, recipe.tokenizer)
@@ -98,7 +98,7 @@ class TreeClassification(Task, Answers):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Not `vocab_size`: what reads sequences cannot read trees, and the other way round."""
+        """Not `vocab_size`: models of sequences cannot read trees, nor models of trees sequences."""
         return {"leaf_vocab_size": self.tokenizer.vocab_size}
 
     def head(self, body: nn.Module) -> nn.Module:
@@ -111,7 +111,7 @@ class TreeClassification(Task, Answers):
         return self._split(found, labels, training)
 
     def asked(self, data: DataSettings) -> Trees:
-        """Whatever stands in the place of labels."""
+        """Accept any text where a label is expected."""
         return self._split(list(_trees(as_given(data), "valid")), None, training=False)
 
     def _split(self, found: list[tuple[Record, Tree]], labels: list[list[int]] | None, training: bool) -> Trees:
@@ -124,8 +124,8 @@ class TreeClassification(Task, Answers):
         return Trees(records, trees, tokens, labels, training)
 
     def metrics(self, totals: Totals, split: Split) -> dict[str, float]:
-        """Of roots, unless it says nodes. `binary_accuracy` where labels are numbers: are roots that are not of the
-        middle class on the right side of it?"""
+        """Figures are over roots unless they say nodes. If labels are numbers, `binary_accuracy` is the share of roots,
+        without those of the middle class, that are on the right side of it."""
         right, nodes = totals["right"] / totals["roots"], totals["nodes_right"] / totals["count"]
         own = {"loss": totals["sum"] / totals["count"], "accuracy": right, "error": 1 - right}
         if totals.get("polar") and self.labels == [str(number) for number in range(len(self.labels))]:
@@ -133,13 +133,13 @@ class TreeClassification(Task, Answers):
         return {**own, "nodes_accuracy": nodes, "examples": int(totals["roots"]), "nodes": int(totals["count"])}
 
     def answers(self, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
-        """The root's label; and in `tree`, that of every phrase."""
+        """Return the root's label and, in `tree`, the label of every phrase."""
         p = cast(NodeClasses, objective).logits(batch).softmax(-1).cpu()
         rows = zip(batch.records, batch["mask"].cpu(), p, strict=True)
         return [self._answer(record, own[real]) for record, real, own in rows]
 
     def _answer(self, record: Record, p: Tensor) -> dict[str, Any]:
-        tree, built = parse(record), list[str]()  # what is built and has no parent yet
+        tree, built = parse(record), list[str]()  # phrases that are built and have no parent yet
         for best, word in zip(p.argmax(-1).tolist(), tree.words, strict=True):
             inside = word or " ".join([built.pop(-2), built.pop()])
             built.append(f"({self.labels[best]} {inside})")
@@ -149,7 +149,7 @@ class TreeClassification(Task, Answers):
         return {**super().nothing(record), "tree": ""}
 
     def outcomes(self, objective: Objective, batch: Batch) -> list[Classified]:
-        """Of the roots."""
+        """Return the outcomes of the roots."""
         rows, root = torch.arange(len(batch["mask"])), batch["mask"].sum(1).cpu() - 1
         logits = cast(NodeClasses, objective).logits(batch)[rows, root]
         labels = batch["labels"][rows, root]
@@ -170,5 +170,5 @@ def _trees(data: DataSettings, which: Literal["train", "valid"]) -> Iterator[tup
 
 
 def _lines(data: DataSettings) -> DataSettings:
-    """A tree is a line, whatever a document is otherwise."""
+    """Read one tree per line, whatever `data.documents` says."""
     return data.model_copy(update={"documents": "line"})

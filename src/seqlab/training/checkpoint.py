@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there. A folder is filled under another name, its manifest last, then renamed."""
+"""Atomic checkpoints: a folder is filled under another name, its manifest last, and then renamed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ Tensors = dict[str, Tensor]
 
 @dataclass
 class Snapshot:
-    """All that a training is made of at one step."""
+    """The complete state of training at one step."""
 
     model: Tensors
     optimizer: Tensors
     state: Tensors
-    """What each rank has of its own: states of generators, states carried by streams."""
+    """The state of each rank: generators, and states carried by streams."""
     facts: dict[str, Any]
     """Step, cursor, best so far, running sums, length of the log, ..."""
 
     @classmethod
     def of_finished(cls, model: Tensors, tokens: int = 0, best: float | None = None) -> Self:
-        """Of a model that was made in one step and not trained: counted, imported, mixed. `best` is its figure."""
+        """Snapshot of a model made in one step rather than trained: counted, imported, mixed. `best` is its figure."""
         value = None if best is None else {"step": 1, "value": best}
         return cls(dict(model), {}, {}, {"step": 1, "best": value, "finished": True, "tokens": tokens})
 
 
 class Damaged(Exception):
-    """A checkpoint that is not as it was written."""
+    """A checkpoint that differs from what was written."""
 
 
 class Checkpoints:
@@ -53,15 +53,15 @@ class Checkpoints:
     def __init__(self, run: Path, keep: int = 2, warn: Callable[[str], None] = lambda message: None) -> None:
         self.run, self.folder, self.keep, self.warn = run, run / "checkpoints", keep, warn
         self.passing: int | None = None
-        """A step whose checkpoint goes as soon as there is a newer one."""
+        """A step whose checkpoint is removed as soon as there is a newer one."""
 
     @cached_property
     def run_name(self) -> str | None:
-        """What the manifests of checkpoints call the run; None in one that was made before runs had names."""
+        """The name of the run in the manifests of its checkpoints; None if it was made before runs had names."""
         return run_name(self.run)
 
     def save(self, snapshot: Snapshot, ranks: Ranks = ALONE) -> None:
-        """Write a checkpoint and point `best` at the best one; then remove what is neither new nor best."""
+        """Write a checkpoint, point `best` at the best one, and remove those that are neither new nor best."""
         step = int(snapshot.facts["step"])
         draft = self.folder / f".draft-{step:08d}"
         try:
@@ -85,65 +85,65 @@ class Checkpoints:
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
             last = self.steps()[-1:]
-            left = f"the checkpoint of step {last[0]} is whole" if last else "there is none yet"
+            left = f"the checkpoint of step {last[0]} is intact" if last else "there is no checkpoint yet"
             raise RunError(
                 f"could not save step {step} ({error.strerror or error}); {left}",
                 where=str(self.folder),
-                hint="make room, then go on with --resume",
+                hint="free disk space, then continue with --resume",
             ) from None
         ranks.wait()
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, whole or not, in order."""
+        """Return the steps with a checkpoint, intact or damaged, in order."""
         names = [path.name for path in self.folder.glob("step-*")] if self.folder.is_dir() else []
         return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d{8,}", name))
 
     def whole(self) -> Iterator[Snapshot]:
-        """The newest first; damaged ones are named and passed over."""
+        """Yield the intact checkpoints, newest first; damaged ones are reported and skipped."""
         for step in reversed(self.steps()):
             try:
                 yield self._read(step)
             except FileNotFoundError:
                 continue
             except Damaged as error:
-                self.warn(f"{error} and passed over")
+                self.warn(f"{error} and skipped")
 
     def newest(self, rank: int = 0) -> Snapshot | None:
-        """The newest whole one."""
+        """Return the newest intact checkpoint."""
         steps = self.steps()[::-1]
         found, faults = self._first_whole(steps, rank)
         if found is None and not faults and steps != self.steps()[::-1]:
-            return self.newest(rank)  # a training has just removed all of them, and there are newer ones
+            return self.newest(rank)  # training has just removed all of them, and there are newer ones
         return self._told(found, faults)
 
     def best(self) -> Snapshot | None:
-        """The one that `best` names; where that is damaged or gone, the newest whole one."""
+        """Return the checkpoint that `best` names; if it is damaged or missing, the newest intact one."""
         named = self._named_best()
         steps = sorted(self.steps(), key=lambda step: (step == named, step), reverse=True)
         found, faults = self._first_whole(steps)
         if found is None and not faults and set(steps) != set(self.steps()):
-            return self.best()  # a training has just removed all of them, and there are newer ones
+            return self.best()  # training has just removed all of them, and there are newer ones
         if found is not None and found.facts["step"] != named:
             if named != self._named_best():
-                return self.best()  # a training has just found a better one, and removed this one
+                return self.best()  # training has just found a better one and removed this one
             if named not in steps:
-                what = "names no checkpoint" if named is None else f"names step {named}, which is not there"
+                what = "names no checkpoint" if named is None else f"names step {named}, which is missing"
                 faults = [f"{self.run / 'best'} {what}", *faults]
         return self._told(found, faults)
 
     def at(self, step: int) -> Snapshot:
-        """That of a step, or an error that says which there are."""
+        """Return the checkpoint of a step; the error for a missing one lists the steps that exist."""
         there = ", ".join(map(str, self.steps()))
         try:
             return self._read(step)
         except FileNotFoundError:
-            hint = f"there are checkpoints of steps {there}" if there else "go on training with --resume"
+            hint = f"there are checkpoints of steps {there}" if there else "continue training with --resume"
             raise RunError(f"has no checkpoint of step {step}", where=str(self.run), hint=hint) from None
         except Damaged as error:
             raise RunError(str(error), hint=f"there are checkpoints of steps {there}") from None
 
     def tidy(self, facts: dict[str, Any]) -> None:
-        """Before a resumed run goes on: drop damaged checkpoints, and end a `save` that was killed on the way."""
+        """Prepare a run to be resumed: drop damaged checkpoints, and complete an interrupted `save`."""
         self._clear_drafts()
         for later in [step for step in self.steps() if step > facts["step"]]:
             self._remove(later)
@@ -151,7 +151,7 @@ class Checkpoints:
         self._prune(facts)
 
     def _first_whole(self, steps: Sequence[int], rank: int = 0) -> tuple[Snapshot | None, list[str]]:
-        """The first of these that is whole, and what is wrong with those before it."""
+        """Return the first intact checkpoint, and the faults of those before it."""
         faults: list[str] = []
         for step in steps:
             try:
@@ -187,7 +187,7 @@ class Checkpoints:
             raise Damaged(f"checkpoint {folder} is damaged ({reason})") from None
 
     def _sums(self, folder: Path) -> dict[str, str]:
-        """The sum of each file of a checkpoint, which must be one of this run."""
+        """Return the hash of each file of a checkpoint, which must belong to this run."""
         manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
         if manifest.keys() == {"run", "files"}:
             own, sums = manifest["run"], manifest["files"]
@@ -196,14 +196,14 @@ class Checkpoints:
         else:
             raise ValueError("MANIFEST.json lists no files")
         if own != self.run_name:
-            what, hint = "is a checkpoint of another run", "remove it, or put back those of this run"
+            what, hint = "is a checkpoint of another run", "remove it, or restore those of this run"
             if self.run_name is None:
                 what, hint = f"{what}, or the run has lost its MANIFEST.json", f"see `seqlab accept {self.run}`"
             raise RunError(what, where=str(folder), hint=hint)
         return dict(sums)
 
     def _publish(self, draft: Path, step: int) -> None:
-        """Give a finished folder its name, and make the name last."""
+        """Give a finished folder its name, and make sure the name is on the disk."""
         if step in self.steps():
             self._remove(step)
         draft.rename(self.folder / f"step-{step:08d}")
@@ -226,7 +226,7 @@ class Checkpoints:
             write_whole(best, name.encode())
 
     def _prune(self, facts: dict[str, Any]) -> None:
-        """Keep the newest and the best; of a run that has ended also what is best if it goes on after all."""
+        """Keep the newest and the best; in a finished run, also the one that would be best if the run continued."""
         wanted = {self._named_best(), ((facts.get("before_end") or {}).get("best") or {}).get("step")}
         if self.passing in self.steps()[:-1] and self.passing not in wanted:
             self._remove(self.passing)
@@ -235,7 +235,7 @@ class Checkpoints:
                 self._remove(step)
 
     def _remove(self, step: int) -> None:
-        """Under another name first: whoever reads it finds all of it or nothing."""
+        """Rename before removing, so that readers find all of a checkpoint or nothing."""
         aside = self.folder / f".draft-removed-{step:08d}"
         (self.folder / f"step-{step:08d}").rename(aside)
         shutil.rmtree(aside)
@@ -246,9 +246,9 @@ class Checkpoints:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> Tensors:
-    """An optimizer's state by the names of a module's weights: `body.embedding.weight.exp_avg`.
+    """Return an optimizer's state by the names of a module's weights: `body.embedding.weight.exp_avg`.
 
-    Rates and the like are settings, not state.
+    Learning rates and the like are settings, not state.
     """
     names = _weight_names(optimizer, module)
     state = optimizer.state_dict()["state"]
@@ -268,13 +268,13 @@ def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors:
     for name, value in tensors.items():
         weight, _, key = renamed.weight(name).rpartition(".")
         if weight not in numbers:
-            raise RunError(f"the optimizer's '{name}' belongs to no weight", hint="the checkpoint is of another model")
+            raise RunError(f"the optimizer's '{name}' belongs to no weight", hint="use a checkpoint of the same model")
         state.setdefault(numbers[weight], {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def _weight_names(optimizer: torch.optim.Optimizer, module: nn.Module) -> list[str]:
-    """What the weights of an optimizer are called, in its own order."""
+    """Return the names of an optimizer's weights, in its own order."""
     names = {id(weight): name for name, weight in module.named_parameters()}
     return [names[id(weight)] for group in optimizer.param_groups for weight in group["params"]]
 
@@ -284,7 +284,7 @@ def _state_name(rank: int) -> str:
 
 
 def _whole(tensors: Tensors) -> Tensors:
-    """On the CPU, each with memory of its own: a weight that has two names is written under both."""
+    """Move tensors to the CPU, each with its own memory: a weight with two names is written under both."""
     whole: Tensors = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -296,9 +296,9 @@ def _whole(tensors: Tensors) -> Tensors:
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:
-    """Straight from where the tensors are: as bytes in memory they would take their room twice more."""
+    """Write tensors directly from their memory: serialising to bytes first would need twice that memory in addition."""
     path.touch()
-    mode = path.stat().st_mode  # the library's own files are the owner's alone
+    mode = path.stat().st_mode  # safetensors creates files only their owner can read
     try:
         save_file(_whole(tensors), path)
     except SafetensorError as error:

@@ -1,8 +1,8 @@
-"""Compiled objectives (`training.compile`): the library fuses the passes between matrix products into its own kernels.
+"""Compiled objectives (`training.compile`): PyTorch fuses the operations between matrix products into kernels.
 
-An option, because the last bits of a result differ from those of the plain path. Kernels are made for one kind of batch
-each, never for "any shape", so that the kernel a batch meets does not depend on the batches before it: a resumed run
-would otherwise end with other bits.
+Compilation is optional, because its results differ from the uncompiled ones in the last bits. Each kernel is compiled
+for one kind of batch, never for "any shape", so that the kernel used for a batch does not depend on earlier batches.
+Otherwise a resumed run would end with other bits.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from seqlab.models.language_model import State
 from seqlab.objectives.objective import Loss, Objective
 
 KINDS = 64
-"""Kinds of batches that a run may have; each of them takes seconds to compile."""
+"""Maximum number of kinds of batches in a run; each takes seconds to compile."""
 
 
 class Compiled(nn.Module):
-    """An objective as the trainer calls it; it shares its weights with the plain one, which evaluates and is saved."""
+    """A compiled objective for training. It shares its weights with the original, which evaluates and is saved."""
 
     def __init__(self, objective: Objective, device: torch.device, tell: Callable[[float], None]) -> None:
-        """`tell` is given the seconds that each new kind of batch took."""
+        """`tell` is called with the seconds that each new kind of batch took to compile."""
         super().__init__()
         need_compiler(device)
         torch._dynamo.config.recompile_limit = KINDS
@@ -50,7 +50,7 @@ class Compiled(nn.Module):
 
 
 def need_compiler(device: torch.device) -> None:
-    """On the CPU the kernels are C++."""
+    """Check for a C++ compiler on the CPU, where kernels are C++."""
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
@@ -61,5 +61,5 @@ def need_compiler(device: torch.device) -> None:
         raise RecipeError(
             "there is no C++ compiler on this machine",
             where="training.compile",
-            hint="install g++, name a compiler in the variable CXX, or set training.compile=false",
+            hint="install g++, set the variable CXX to a compiler, or set training.compile=false",
         ) from None

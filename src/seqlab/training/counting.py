@@ -1,4 +1,4 @@
-"""Models that count instead of training (n-grams): one pass over the text, and the same kind of run."""
+"""Models that are counted rather than trained (n-grams): one pass over the text, resulting in a normal run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seqlab.training.trainer import Watcher
 
 @dataclass
 class Counting:
-    """Takes what a `Trainer` takes; its only checkpoint is that of step 1."""
+    """Takes the same arguments as `Trainer`; its only checkpoint is that of step 1."""
 
     objective: Objective
     task: Task
@@ -34,7 +34,7 @@ class Counting:
     ranks: Ranks
 
     def run(self) -> None:
-        """Count the training split, unless that is done."""
+        """Count the training split, unless this is done already."""
         checkpoints = Checkpoints(self.folder, warn=self.watcher.said)
         if not self.ranks.first or checkpoints.newest() is not None:
             return
@@ -53,7 +53,7 @@ class Counting:
     def _report(self, tokens: int, seconds: float, metrics: dict[str, float]) -> None:
         log, timing, samples = (Log(self.folder / f"{name}.jsonl") for name in ("log", "timing", "samples"))
         for file in (log, timing, samples):
-            file.cut(0)  # what a count that was killed had written
+            file.cut(0)  # remove what an interrupted run has written
         speed = {"tokens_per_second": round(tokens / seconds, 1), "seconds": round(seconds, 4)}
         texts = self.sample() if self.sample is not None else []
         entries: list[tuple[Log, dict[str, Any]]] = [

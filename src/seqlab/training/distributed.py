@@ -1,4 +1,4 @@
-"""Ranks: the processes that `torchrun` starts, or just this one; and how a training is spread over them."""
+"""Ranks: the processes started by `torchrun`, or just this one; and how training is spread over them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from seqlab.data.batching.order import Indices
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many processes this one is."""
+    """The number of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
 
     @classmethod
     def join(cls, device: torch.device) -> Ranks:
-        """Meet the other processes, if `torchrun` started any; the cores are divided between them."""
+        """Connect to the other processes, if `torchrun` started any, and divide the cores between them."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         if not dist.is_initialized():
@@ -43,10 +43,10 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: list[float], device: torch.device) -> list[float]:
-        """Each number summed over the ranks."""
+        """Sum each number over the ranks."""
         if self.world == 1:
             return numbers
-        on = device if device.type == "cuda" else torch.device("cpu")  # gloo speaks of the CPU's tensors only
+        on = device if device.type == "cuda" else torch.device("cpu")  # gloo handles only CPU tensors
         total = torch.tensor(numbers, dtype=torch.float64, device=on)
         dist.all_reduce(total)
         return [float(number) for number in total.tolist()]
@@ -61,41 +61,41 @@ class Ranks:
 
 
 class Strategy(ABC):
-    """How weights, gradients and the rows of a batch are spread over ranks. The training loop asks for nothing else."""
+    """How weights, gradients and the rows of a batch are spread over ranks: all that the training loop depends on."""
 
     ranks: Ranks
 
     @abstractmethod
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective as this rank calls it."""
+        """Return the objective as this rank calls it."""
 
     @abstractmethod
     def pieces(self, indices: Indices, accumulate: int) -> list[Indices]:
-        """The rows of a batch that this rank reads, in so many pieces; some of them may have none."""
+        """Return the rows of a batch that this rank reads, in `accumulate` pieces, some of which may be empty."""
 
     @abstractmethod
     def gathering(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """Around all pieces of a batch but the last: gradients are only added up."""
+        """Return the context for all pieces of a batch but the last, in which gradients are only accumulated."""
 
     @property
     @abstractmethod
     def scale(self) -> float:
-        """What gradients have to be multiplied by to be sums over all ranks."""
+        """The factor that turns gradients into sums over all ranks."""
 
     @abstractmethod
     def norm(self, gradients: Sequence[Tensor]) -> float:
-        """‖g‖ of all gradients together."""
+        """Return ‖g‖ of all gradients together."""
 
 
 @dataclass(frozen=True)
 class Replicated(Strategy):
-    """Every rank has all weights and reads its share of the rows; gradients are averaged (DDP)."""
+    """Data parallelism: every rank has all weights and reads its share of the rows; DDP averages the gradients."""
 
     ranks: Ranks
 
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """Looking for unused parameters also keeps the buckets as they are: DDP would otherwise rearrange them after
-        the first step of a process, and a resumed run would add its gradients in another order."""
+        """Wrap the objective in DDP. `find_unused_parameters` also keeps the buckets fixed; otherwise DDP rearranges
+        them after the first step of a process, and a resumed run adds its gradients in another order."""
         if self.ranks.world == 1:
             return objective
         return DistributedDataParallel(objective, find_unused_parameters=True)
@@ -118,7 +118,7 @@ ALONE = Ranks()
 
 
 def is_first() -> bool:
-    """Whether this process is the one that speaks."""
+    """Whether this process is the one that prints."""
     return os.environ.get("RANK", "0") == "0"
 
 

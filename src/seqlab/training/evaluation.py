@@ -1,4 +1,4 @@
-"""One pass over a split: every example counts exactly once, whatever the batch size and the number of ranks."""
+"""One pass over a split: every example counts exactly once, for any batch size and number of ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seqlab.training.distributed import ALONE, Ranks
 def evaluate(
     objective: Objective, split: Split, batch_size: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """The sums of an objective over a split: `sum` and `count`, whose ratio is the loss, and its parts.
+    """Return the sums of an objective over a split: `sum` and `count`, whose ratio is the loss, and its parts.
 
-    Where a loss has other means, `name.sum` and `name.count` are theirs, and `sum` / `count` has all of them in it.
+    The other means of a loss are in `name.sum` and `name.count`; `sum` / `count` includes all of them.
     """
     was_training = objective.training
     objective.eval()
@@ -26,7 +26,7 @@ def evaluate(
     carried = None
     for cursor, indices in order.once():
         own = np.array_split(indices, ranks.world)[ranks.rank]
-        weight = 1.0 if len(own) else 0.0  # a rank with no rows of its own reads one that does not count
+        weight = 1.0 if len(own) else 0.0  # a rank without rows reads one that does not count
         batch = split.batch(own if len(own) else indices[:1], Key(0, 0)).to(device)
         loss = objective(batch, carried if order.carries and cursor.batch else None)
         carried = loss.state if order.carries else None

@@ -1,4 +1,4 @@
-"""The lock of a run folder: whoever writes into a run holds it, whoever reads does without."""
+"""The lock of a run folder: a process that writes into a run holds it; readers need no lock."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ FILE = ".lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 TRIES = 100
 PATIENCE = 1.0
-"""Seconds until whoever has just locked a folder must have written who it is."""
+"""Seconds to wait for a process that has just taken the lock to identify itself."""
 
 
 class Locked(RunError):
-    """Another process writes into the run folder."""
+    """Another process is writing into the run folder."""
 
 
 class RunLock:
-    """An exclusive flock on RUN/.lock, which the system lets go of when the process dies.
+    """An exclusive flock on RUN/.lock, which the system releases when the process dies.
 
-    The file says who holds it, and is removed with the lock; a folder that was made only to be locked goes with it. A
-    file that a killed process has left, or that was copied with a run, locks nothing.
+    The file names the holder and is removed with the lock, as is a folder that was created only to be locked. A file
+    left by a killed process, or copied with a run, locks nothing.
     """
 
     def __init__(self, folder: Path, said: Callable[[str], None] = caution) -> None:
-        """Does not wait: a folder that someone else writes into is an error that says who it is."""
+        """Take the lock without waiting; if another process holds it, raise an error that names the process."""
         self.folder, self.path, self.file = folder, folder / FILE, -1
         self.made: list[Path] = []
         try:
@@ -44,19 +44,19 @@ class RunLock:
         except BlockingIOError:
             self._close()
             raise Locked(
-                f"{_holder(self.path)} writes into this run",
+                f"{_holder(self.path)} is writing into this run",
                 where=str(folder),
-                hint="wait until it has ended, or choose another --out",
+                hint="wait until it ends, or choose another --out",
             ) from None
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 self.release()
-                hint = "choose another --out, or make room"
+                hint = "choose another --out, or free disk space"
                 raise RunError(f"cannot write here ({error.strerror})", where=str(folder), hint=hint) from None
-            said(f"{folder}: this file system has no locks; make sure that nothing else writes into the run")
+            said(f"{folder}: this file system does not support locks; make sure that nothing else writes into the run")
 
     def _take(self) -> None:
-        """Again where another process has just removed the folder, one above it, or the lock that was opened."""
+        """Take the lock; try again if another process has just removed the folder, a parent, or the lock file."""
         for _ in range(TRIES):
             try:
                 self._make_folder()
@@ -67,7 +67,7 @@ class RunLock:
             except FileNotFoundError:
                 pass
             self._close()
-        # nothing can be made here at all: below /proc, behind a broken link
+        # nothing can be created here at all: below /proc, behind a broken link
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _make_folder(self) -> None:
@@ -78,7 +78,7 @@ class RunLock:
                 self.made.append(path)
 
     def _introduce(self) -> None:
-        """Say who holds the lock. On a full disk nobody does."""
+        """Write who holds the lock, unless the disk is full."""
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         who = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n"
         with suppress(OSError):
@@ -91,7 +91,7 @@ class RunLock:
                 self.path.unlink()
             self._close()
         for path in reversed(self.made):
-            with suppress(OSError):  # there is something in it now
+            with suppress(OSError):  # the folder is no longer empty
                 path.rmdir()
 
     def _close(self) -> None:
@@ -107,7 +107,7 @@ class RunLock:
 
 
 def _holder(path: Path) -> str:
-    """Who holds a lock, in words."""
+    """Describe the holder of a lock."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:

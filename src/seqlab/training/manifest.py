@@ -1,14 +1,14 @@
-"""The manifest of a run folder: the number of its format, and the sha256 of every file that says what the run computes.
+"""The manifest of a run folder: its format number, and the sha256 of every file that determines what the run computes.
 
     {"format": 4, "run": "5f1c…", "files": {"model.yaml": "9a0b…", "recipe.yaml": "77de…", "tokenizer/…": "…"}}
 
 `files` are recipe.yaml, model.yaml and everything in tokenizer/, except files whose names begin with a dot. Weights are
-in checkpoints, each with a manifest of its own, which names the `run` it belongs to. Logs grow and `best` moves: no
-manifest has them. Runs of format 1 were made before there was a manifest: nothing in them can be checked. In those of
-formats 2 and 3, some recipe keys and weights have other names (`seqlab.renamed`).
+in checkpoints, each of which has its own manifest that names its `run`. Manifests do not cover logs, which grow, or
+`best`, which moves. Runs of format 1 have no manifest, so nothing in them can be checked. In formats 2 and 3, some
+recipe keys and weights have other names (`seqlab.renamed`).
 
-While a file is being replaced, the manifest lists the sums of both versions: a crash at any moment leaves a run that
-can be loaded.
+While a file is being replaced, the manifest lists the hashes of both versions, so that a crash at any moment leaves a
+run that can be loaded.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ FORMAT = 4
 FILE = "MANIFEST.json"
 NEEDED = ("recipe.yaml", "model.yaml")
 TRIES = 5
-"""How often a folder is looked at whose manifest changes meanwhile."""
+"""Number of attempts to check a folder whose manifest changes meanwhile."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run folder should hold."""
+    """The expected contents of a run folder."""
 
     run: str | None
-    """Names the run in its checkpoints; None for one that was made before runs had names."""
+    """The name of the run in its checkpoints; None if it was made before runs had names."""
     files: Mapping[str, tuple[str, ...]]
-    """The sums that each file may have: one, or two while it is being replaced."""
+    """The hashes that each file may have: one, or two while it is being replaced."""
 
     @classmethod
     def of(cls, folder: Path, run: str | None, **contents: bytes) -> Manifest:
-        """Of the files in a folder, and of others that will be written with these contents."""
+        """Make the manifest of the files in a folder, and of `contents` that are yet to be written."""
         sums = {name: sha256(folder / name) for name in _names(folder)}
         sums |= {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         return cls(run, {name: (digest,) for name, digest in sorted(sums.items())})
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """That of a run folder; None for format 1."""
+        """Read the manifest of a run folder; None for format 1."""
         path = folder / FILE
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             number = int(data["format"])
             if number > FORMAT:
-                what = f"made by a newer version of seqlab (its format is {number}, known here are 1 to {FORMAT})"
+                what = f"made by a newer version of seqlab (its format is {number}; this version reads 1 to {FORMAT})"
                 raise RunError(what, where=str(folder), hint="update seqlab")
             files = {name: (sums,) if isinstance(sums, str) else tuple(sums) for name, sums in data["files"].items()}
             return cls(data["run"], files)
@@ -65,7 +65,7 @@ class Manifest:
             raise RunError("is damaged", where=str(path), hint=_hint(folder)) from None
 
     def write(self, folder: Path) -> None:
-        """After all that it lists is on the disk: a power failure leaves no manifest of files that are not there."""
+        """Write the manifest after its files are on the disk, so that a power failure cannot leave it without them."""
         for name in self.files:
             with suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 os.fsync(file.fileno())
@@ -73,7 +73,7 @@ class Manifest:
         write_whole(folder / FILE, as_json({"format": FORMAT, "run": self.run, "files": files}))
 
     def differences(self, folder: Path) -> dict[str, str]:
-        """What is not as the manifest says: the file, and what happened to it."""
+        """Return the files that differ from the manifest, and how: missing, added or changed."""
         there, found = set(_names(folder)), {}
         for name in sorted({*self.files, *there}):
             if name not in there:
@@ -86,28 +86,28 @@ class Manifest:
 
 
 def check_run(folder: Path) -> None:
-    """An error where something was edited, removed or added since the run was made."""
+    """Raise an error if a file was edited, removed or added since the run was made."""
     manifest = Manifest.read(folder)
     for _ in range(TRIES):
         found = {} if manifest is None else manifest.differences(folder)
         before, manifest = manifest, Manifest.read(folder) if found else manifest
         if manifest == before:
-            break  # otherwise a training is replacing recipe.yaml at this moment
+            break  # otherwise training is just replacing recipe.yaml
     if found:
         listed = ", ".join(f"{name} ({what})" for name, what in found.items())
-        raise RunError(f"differs from what was trained: {listed}", where=str(folder), hint=_hint(folder))
+        raise RunError(f"differs from the trained run: {listed}", where=str(folder), hint=_hint(folder))
 
 
 def run_name(folder: Path) -> str | None:
-    """What the checkpoints of a run call it."""
+    """Return the name of a run in its checkpoints."""
     manifest = Manifest.read(folder)
     return None if manifest is None else manifest.run
 
 
 def name_of(recipe: Mapping[str, Any], folder: Path) -> str:
-    """A name for a new run: a hash of all that decides what it learns, the versions and threads it runs with included.
+    """Return a name for a new run: a hash of everything that affects what it learns, including versions and threads.
 
-    The number of steps is not in it, since that can be raised.
+    The number of steps is not included, since it can be raised.
     """
     training = {key: value for key, value in recipe["training"].items() if key not in ("steps", "budget")}
     sums = {name: sha256(folder / name) for name in _names(folder) if name != "recipe.yaml"}
@@ -115,7 +115,7 @@ def name_of(recipe: Mapping[str, Any], folder: Path) -> str:
 
 
 def replace_recipe(folder: Path, text: str) -> None:
-    """Give a run another recipe.yaml."""
+    """Replace the recipe.yaml of a run."""
     manifest, content = Manifest.read(folder), text.encode()
     if manifest is not None:
         both = (*manifest.files["recipe.yaml"], hashlib.sha256(content).hexdigest())
@@ -125,19 +125,19 @@ def replace_recipe(folder: Path, text: str) -> None:
 
 
 def settle(folder: Path) -> None:
-    """End what a crash has left undone: where the manifest lists two sums for a file, only that of the file remains."""
+    """Complete a replacement after a crash: if the manifest lists two hashes for a file, keep only the file's own."""
     manifest = Manifest.read(folder)
     if manifest is not None and any(len(sums) > 1 for sums in manifest.files.values()):
         Manifest.of(folder, manifest.run).write(folder)
 
 
 def accept(folder: Path) -> dict[str, str]:
-    """Renew the manifest of a run whose files were edited on purpose; what differed from it.
+    """Renew the manifest of a run whose files were edited on purpose; return the differences.
 
     The run keeps its name, so that its checkpoints still belong to it.
     """
     if missing := [name for name in NEEDED if not (folder / name).is_file()]:
-        what, hint = f"has no {' and no '.join(missing)}", "take the folder from a copy, or train again"
+        what, hint = f"has no {' and no '.join(missing)}", "restore the folder from a copy, or train again"
         raise RunError(what, where=str(folder), hint=hint)
     try:
         manifest = Manifest.read(folder)
@@ -152,7 +152,7 @@ def accept(folder: Path) -> dict[str, str]:
 
 
 def _is_newer(folder: Path) -> bool:
-    """Whether the manifest is whole, and from a version that this one does not know."""
+    """Whether the manifest is intact but made by a newer version."""
     try:
         return int(json.loads((folder / FILE).read_text(encoding="utf-8"))["format"]) > FORMAT
     except (OSError, ValueError, KeyError, TypeError):
@@ -160,7 +160,7 @@ def _is_newer(folder: Path) -> bool:
 
 
 def _name_in_checkpoints(folder: Path) -> str | None:
-    """By what name the newest checkpoint calls its run."""
+    """Return the name of the run in its newest checkpoint."""
     for path in sorted((folder / "checkpoints").glob(f"step-*/{FILE}"), reverse=True):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def _name_in_checkpoints(folder: Path) -> str | None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The files that belong into a manifest, and are there."""
+    """Yield the existing files that belong in a manifest."""
     yield from (name for name in NEEDED if (folder / name).is_file())
     for root, folders, names in os.walk(folder / "tokenizer"):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -179,10 +179,10 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _hint(folder: Path) -> str:
-    return f"put back what was there, or, if it is meant, run `seqlab accept {folder}`"
+    return f"restore the original files, or, if the change is intended, run `seqlab accept {folder}`"
 
 
-# --------------------------------------------------------------------- files, whole or not there
+# --------------------------------------------------------------------- atomic files
 
 
 def sha256(path: Path) -> str:
@@ -195,7 +195,7 @@ def as_json(data: Any) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """A file that is on the disk when this returns."""
+    """Write a file that is on the disk when this returns."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -203,7 +203,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file at once: whoever reads it finds the old one or the new one."""
+    """Replace a file atomically: readers find either the old or the new one."""
     draft = path.with_name(f".draft-{path.name}")
     try:
         write(draft, data)

@@ -1,4 +1,4 @@
-"""The figures of a model on held-out data, the one that chooses the best checkpoint among them."""
+"""The figures of a model on held-out data, including the one that chooses the best checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqlab.training.evaluation import evaluate
 def measured(
     objective: Objective, task: Task, split: Split, rows: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
-    """The task's metrics; where `task.metric` needs answers, the first rank judges them."""
+    """Return the task's metrics; if `task.metric` needs answers, the first rank scores them."""
     metrics = task.metrics(evaluate(objective, split, rows, device, ranks), split)
     if task.metric not in metrics:
         metrics[task.metric] = judged(objective, task, split, rows, device, ranks)
@@ -28,7 +28,7 @@ def judged(
 ) -> float:
     was_training = objective.training
     objective.eval()
-    assert isinstance(task, Writes)  # others have no metric that is not among their sums
+    assert isinstance(task, Writes)  # the metric of any other task comes from its sums
     value = task.judged(objective, split, rows) if ranks.first else 0.0
     objective.train(was_training)
     return ranks.sum([value], device)[0]

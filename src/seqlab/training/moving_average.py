@@ -1,4 +1,4 @@
-"""A running average of the weights, which generalises better than the last of them."""
+"""A running average of the weights, which generalises better than the last weights."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor, nn
 
 
 class Average:
-    """w̄ ← d w̄ + (1 − d) w after each step t, with d = min(decay, (1 + t) / (10 + t)), so that it forgets the start.
+    """w̄ ← d w̄ + (1 − d) w after each step t, where d = min(decay, (1 + t) / (10 + t)) makes it forget the start.
 
-    Polyak & Juditsky 1992; with exponential weights as in Tarvainen & Valpola 2017, https://arxiv.org/abs/1703.01780
+    Polyak & Juditsky 1992; exponential, as in Tarvainen & Valpola 2017, https://arxiv.org/abs/1703.01780
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self.others = {name: p.detach().clone() for name, p in self.weights.items()}
-        """The average; or the last weights, while the average is in use."""
+        """The average, or the last weights while the average is in use."""
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -28,7 +28,7 @@ class Average:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The average in the place of the weights: to evaluate, to sample, to save."""
+        """Use the average as the weights, to evaluate, sample or save."""
         self._swap()
         try:
             yield
@@ -36,7 +36,7 @@ class Average:
             self._swap()
 
     def restore(self, last: Mapping[str, Tensor]) -> None:
-        """After the average was loaded into the module: keep it, and go on from the last weights."""
+        """Keep the average, which was loaded into the module, and continue from the last weights."""
         for name, weight in self.weights.items():
             self.others[name].copy_(weight.detach())
             weight.data.copy_(last[name])

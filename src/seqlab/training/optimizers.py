@@ -1,4 +1,4 @@
-"""Optimizers by name, as the library has them. Weight decay touches matrices only, never biases and norms."""
+"""Optimizers by name, from PyTorch. Weight decay applies to matrices only, never to biases and norms."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import nn
 from seqlab.recipe import PartSettings
 
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
-"""The share of an average that stays at each step."""
+"""The share of a running average that is kept at each step."""
 
 
 class OptimizerSettings(PartSettings):
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of matrices, never of biases and norms: through the gradient; with AdamW and Muon beside it."""
+    """Weight decay of matrices, never of biases and norms. Added to the gradient; decoupled with AdamW and Muon."""
 
 
 def groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Matrices, which decay, and the rest, which does not."""
+    """Return two groups of weights: matrices, which decay, and the rest, which do not."""
     weights = [p for p in module.parameters() if p.requires_grad]
     return [
         {"params": [p for p in weights if p.dim() > 1], "weight_decay": weight_decay},
@@ -31,7 +31,7 @@ def groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
 
 def fused(module: nn.Module) -> bool:
-    """The library's one-pass kernels, where they exist."""
+    """Whether PyTorch has fused (one-pass) kernels for the module."""
     return all(p.device.type in ("cpu", "cuda", "mps") and p.is_floating_point() for p in module.parameters())
 
 
@@ -56,7 +56,7 @@ class Momentum:
 
 
 class Nesterov:
-    """Momentum that looks ahead: w ← w − η (∇ + μ m)"""
+    """Nesterov momentum, which looks ahead: w ← w − η (∇ + μ m)"""
 
     class Settings(Momentum.Settings):
         pass
@@ -77,7 +77,7 @@ class RMSProp:
 
 
 class Adam:
-    """m ← β₁ m + (1 − β₁) ∇, v ← β₂ v + (1 − β₂) ∇², w ← w − η m̂ / (√v̂ + ε); decay through the gradient.
+    """m ← β₁ m + (1 − β₁) ∇, v ← β₂ v + (1 − β₂) ∇², w ← w − η m̂ / (√v̂ + ε); decay is added to the gradient.
 
     Kingma & Ba 2015, https://arxiv.org/abs/1412.6980
     """
@@ -92,7 +92,7 @@ class Adam:
 
 
 class AdamW:
-    """Adam with the decay beside the gradient. Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101"""
+    """Adam with decoupled weight decay. Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101"""
 
     class Settings(Adam.Settings):
         betas: tuple[Smoothing, Smoothing] = (0.9, 0.99)
@@ -104,7 +104,7 @@ class AdamW:
 
 
 class Muon:
-    """Momentum made orthogonal for the matrices of hidden layers (an approximate second-order step), AdamW for
+    """Orthogonalised momentum for the matrices of hidden layers (an approximate second-order step); AdamW for
     embeddings, output layers, biases and norms.
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/
@@ -121,7 +121,7 @@ class Muon:
         rest = [p for p in weights if p.dim() != 2 or id(p) in outer]
         members: list[torch.optim.Optimizer] = []
         if hidden:
-            # matched to AdamW's step size, so that one learning rate serves both
+            # scaled to match AdamW's step size, so that one learning rate serves both
             members += [
                 torch.optim.Muon(hidden, rate, settings.weight_decay, settings.momentum, adjust_lr_fn="match_rms_adamw")
             ]
@@ -132,7 +132,7 @@ class Muon:
 
 
 class Together(torch.optim.Optimizer):
-    """Several optimizers that share the weights between them, as one."""
+    """Several optimizers as one, each with its own share of the weights."""
 
     def __init__(self, members: Sequence[torch.optim.Optimizer]) -> None:
         self.members = members
@@ -140,7 +140,7 @@ class Together(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """One set of groups and states, so that a change of the rate and a checkpoint reach every member."""
+        """Share groups and state, so that changes of the learning rate and checkpoints reach every member."""
         given = iter(self.param_groups)
         for member in self.members:
             member.param_groups = [next(given) for _ in member.param_groups]

@@ -1,4 +1,4 @@
-"""Learning rates over time: pure functions from the step (1 is the first) to a factor of the peak rate."""
+"""Learning-rate schedules: pure functions from the step (starting at 1) to a factor of the peak rate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from seqlab.recipe import PartSettings
 
 class WarmUp(PartSettings):
     warmup: int | float = Field(default=0, ge=0)
-    """Steps over which the rate rises from zero in a straight line; below 1, their share of all steps."""
+    """Steps over which the rate rises linearly from zero; below 1, the share of all steps."""
 
     @field_validator("warmup")
     @classmethod
     def _steps_or_share(cls, value: int | float) -> int | float:
         if value > 1 and value != int(value):
-            raise ValueError("should be a whole number of steps, or a share of them below 1")
+            raise ValueError("must be a whole number of steps, or a share of all steps below 1")
         return value
 
 
@@ -38,7 +38,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def after(self, step: int) -> float:
-        """The factor once warm."""
+        """Return the factor after the warm-up."""
 
     def _progress(self, step: int) -> float:
         return (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -55,7 +55,7 @@ class Constant(Schedule):
 
 
 class Linear(Schedule):
-    """1 − progress: down to zero in a straight line, as BERT."""
+    """1 − progress: linear decay to zero, as in BERT."""
 
     class Settings(WarmUp):
         pass
@@ -65,7 +65,7 @@ class Linear(Schedule):
 
 
 class InverseSquareRoot(Schedule):
-    """√(warmup / step), as the first Transformer."""
+    """√(warmup / step), as in the first Transformer."""
 
     class Settings(WarmUp):
         pass
@@ -79,7 +79,7 @@ class Cosine(Schedule):
 
     class Settings(WarmUp):
         floor: float = Field(default=0.1, ge=0, le=1)
-        """The share of the learning rate that is left in the end."""
+        """The share of the learning rate that is left at the end."""
 
     def after(self, step: int) -> float:
         assert isinstance(self.settings, Cosine.Settings)

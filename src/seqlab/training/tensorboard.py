@@ -1,4 +1,4 @@
-"""What the logs of a run say, as event files for TensorBoard: `tensorboard --logdir runs`."""
+"""The logs of a run as event files for TensorBoard: `tensorboard --logdir runs`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Self
 from seqlab.errors import RecipeError
 
 EVENTS = "events.out.tfevents."
-"""What TensorBoard looks for; the time and more follow in the names it gives."""
+"""The prefix TensorBoard looks for; in its own file names the time and more follow."""
 FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
 
 
 class Board:
-    """Takes every entry of the logs, if it is `on`; nothing is written, nor the library imported, before the first.
+    """Takes every entry of the logs if `on`. Nothing is written or imported before the first entry.
 
-    Like the logs, the files are cut back to the checkpoint when a run is resumed, and become one: the names of two
-    that were begun in one second say nothing about their order. (TensorBoard can be told to take steps back,
-    `purge_step`; but its reader then still shows the texts of those steps, twice.)
+    When a run is resumed, the files are cut back to the checkpoint, like the logs, and merged into one, since the names
+    of two files begun in the same second do not give their order. (TensorBoard's `purge_step` discards steps too, but
+    then its reader still shows the texts of those steps, twice.)
     """
 
     def __init__(self, run: Path, on: bool) -> None:
@@ -27,7 +27,7 @@ class Board:
         self.writer: Any = None
 
     def cut(self, step: int) -> None:
-        """Forget what was written after this step: a resumed run writes it again."""
+        """Drop what was written after this step: a resumed run writes it again."""
         if not self.on or not self.folder.is_dir():
             return
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
@@ -35,11 +35,11 @@ class Board:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         paths = sorted(self.folder.glob(f"{EVENTS}*"))
-        written: set[bytes] = set()  # if the last cut was itself cut short, some stand in two files
-        draft, whole = self.folder / ".draft", self.folder / f"{EVENTS}0"  # read first: files are read by their names
+        written: set[bytes] = set()  # after an interrupted cut, some records are in two files
+        draft, whole = self.folder / ".draft", self.folder / f"{EVENTS}0"  # "0" is read first
         with draft.open("wb") as file:
             records = RecordWriter(file)
-            for record in chain.from_iterable(RawEventFileLoader(str(path)).Load() for path in paths):  # what is whole
+            for record in chain.from_iterable(RawEventFileLoader(str(path)).Load() for path in paths):  # complete ones
                 if Event.FromString(record).step <= step and record not in written:
                     records.write(record)
                     written.add(record)
@@ -61,7 +61,7 @@ class Board:
             self._open().add_text("sample", _verbatim(entry["text"]), step)
 
     def flush(self) -> None:
-        """What a checkpoint includes is in the files before it."""
+        """Write everything to the files before a checkpoint includes it."""
         if self.writer is not None:
             self.writer.flush()
 
@@ -82,12 +82,12 @@ class Board:
 
 
 def check_installed(on: bool) -> None:
-    """Before anything is written: can the event files be?"""
+    """Check, before anything is written, that event files can be written."""
     if on and importlib.util.find_spec("tensorboard") is None:
-        what, hint = "TensorBoard is not installed", "pip install 'seqlab[tensorboard]', or leave it out"
+        what, hint = "TensorBoard is not installed", "pip install 'seqlab[tensorboard]', or leave the key out"
         raise RecipeError(what, where="training.tensorboard", hint=hint)
 
 
 def _verbatim(text: str) -> str:
-    """Texts are shown as Markdown: an indented block is left as it is."""
+    """Indent a text, since TensorBoard shows Markdown and leaves indented blocks unchanged."""
     return "".join(f"    {line}\n" for line in text.split("\n"))

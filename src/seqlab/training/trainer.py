@@ -1,7 +1,7 @@
-"""The training loop, blind to the model: batches in, one objective, gradients, a step, reports on a grid.
+"""The training loop, independent of the model: batches, one objective, gradients, a step, reports on a grid of steps.
 
-Everything a step depends on is in the snapshot, so that a run killed at any moment and resumed ends with the same
-bits as one never killed (on the same machine, with the same numbers of threads and ranks).
+A snapshot contains everything a step depends on. A run that is killed at any moment and resumed therefore ends with the
+same bits as one that is not (on the same machine, with the same numbers of threads and ranks).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Interrupted(SeqlabError):
 
 
 class Diverged(RunError):
-    """The loss or a gradient is no number any more."""
+    """The loss or a gradient is NaN or infinite."""
 
 
 class Watcher(Protocol):
-    """Whoever wants to see the training go by."""
+    """Receives the progress of training."""
 
     def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None: ...
 
@@ -59,7 +59,7 @@ class Watcher(Protocol):
 
 
 class Silence:
-    """Nobody watches."""
+    """A watcher that ignores everything."""
 
     def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None: ...
 
@@ -70,31 +70,31 @@ class Silence:
 
 @dataclass
 class Progress:
-    """Where a training stands; with the weights and the generators, all that the next step depends on."""
+    """The progress of training; with the weights and the generators, everything the next step depends on."""
 
     step: int = 0
     cursor: Cursor = BEGINNING
     tokens: int = 0
     best: dict[str, float] | None = None
-    """The step and the value of the best evaluation so far."""
+    """Step and value of the best evaluation so far."""
     stale: int = 0
-    """Evaluations since then."""
+    """Number of evaluations since the best one."""
     sums: dict[str, float] = field(default_factory=lambda: {"loss": 0.0, "count": 0.0, "norm": 0.0, "steps": 0.0})
-    """Since the last report."""
+    """Sums since the last report."""
     finished: bool = False
     before_end: dict[str, Any] | None = None
-    """What the last step of a training changed only because it was the last: `Trainer._go_on` puts it back."""
+    """Values that the last step changed only because it was the last; `Trainer._go_on` restores them."""
 
 
 class MicroBatch(NamedTuple):
-    """Rows of a batch that are read together, and what they count: 0 where there are none of a rank's own."""
+    """Rows of a batch that are read together, and their weight: 0 if the rank has no rows of its own."""
 
     batch: Batch
     weight: float
 
 
 class Trainer:
-    """Trains an objective on a split, into a run folder."""
+    """Trains an objective on a split and writes into a run folder."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class Trainer:
         self.progress = Progress()
         self.clock, self.clock_tokens = time.perf_counter(), 0
         self.carried: list[State | None] = [None] * settings.accumulate
-        self.updates = 0  # of the weights from each batch; not known before the first
-        self.asked = False  # by a signal to this process
-        self.stopping = False  # because some rank was asked: all of them know it from the same step on
+        self.updates = 0  # weight updates per batch; unknown before the first
+        self.asked = False  # to stop, by a signal to this process
+        self.stopping = False  # some rank was asked to stop; all ranks know it from the same step on
         if self.device.type == "cuda":
             torch.use_deterministic_algorithms(True, warn_only=True)
         torch.manual_seed(mix(settings.seed, ranks.rank) % 2**63)  # dropout; data has its own keys
@@ -140,7 +140,7 @@ class Trainer:
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Train to the end, from wherever the run folder stands."""
+        """Train to the end, from the state of the run folder."""
         self.restore()
         self.objective.train()
         batches = self.order.walk(self.progress.cursor)
@@ -154,16 +154,16 @@ class Trainer:
                 if self.stopping:
                     raise Interrupted(
                         f"stopped and saved at step {self.progress.step} of {self.steps}",
-                        hint="go on with --resume",
+                        hint="continue with --resume",
                     )
 
     def _remarked(self, sentence: str) -> None:
-        """A part says which way it computes: that is worth knowing when a training is slow."""
+        """Report how a part computes, which is worth knowing when training is slow."""
         self.watcher.said(sentence)
         self._write(self.timing, {"step": self.progress.step, "path": sentence})
 
     def learn(self, cursor: Cursor, indices: Indices) -> dict[str, float]:
-        """One step: what the objective learns from one global batch, which is mostly one update of the weights."""
+        """Take one step: learn from one global batch, usually with one update of the weights."""
         self.objective.progress = self.progress.step / self.steps
         rate = self.settings.learning_rate * self.schedule(self.progress.step + 1)
         for group in self.optimizer.param_groups:
@@ -176,7 +176,7 @@ class Trainer:
         return {"loss": loss, "rate": rate, "norm": norm, "tokens": count}
 
     def _experience(self, cursor: Cursor, indices: Indices) -> list[list[MicroBatch]]:
-        """For each update, this rank's pieces of what is learnt from a batch."""
+        """Return, for each update, this rank's pieces of the batch to learn from."""
         key = Key(self.settings.seed, cursor.epoch)
         plain = type(self.objective).experience is Objective.experience
         turns: list[list[MicroBatch]] = []
@@ -194,29 +194,29 @@ class Trainer:
         self.objective.train()
         self.updates = self.updates or len(found)
         if not found or len(found) != self.updates:
-            what = f"{len(found)} updates from a batch where there were {self.updates}"
-            hint = "give equally many for every batch, at least one"
+            what = f"{len(found)} updates from a batch, but {self.updates} from the first"
+            hint = "return the same number of batches every time, at least one"
             raise RecipeError(what, where="objective.experience", hint=hint)
         if self.updates > 1 and self.order.carries:
-            what = "this objective learns several times from a batch, and a stream carries one state"
+            what = "this objective makes several updates per batch, but a stream carries only one state"
             raise RecipeError(what, where="task.reading", hint="use windows")
         return found
 
     def _update(self, pieces: list[MicroBatch], cursor: Cursor) -> tuple[float, float, float]:
-        """One update of the weights: the loss, how many things it is the mean of, and the norm of its gradient."""
+        """Update the weights once; return the loss, the count it is the mean over, and the norm of its gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         total, count = self._gradients(pieces, cursor)
         total, count, asked = self.ranks.sum([total, count, float(self.asked)], self.device)
         self.stopping = asked > 0
         loss = total / max(count, 1.0)
         self._finite(loss, "loss")
-        norm = self._clip(self.strategy.scale / max(count, 1.0))  # from the sum over pieces and ranks to the mean
+        norm = self._clip(self.strategy.scale / max(count, 1.0))  # from a sum over pieces and ranks to the mean
         self._finite(norm, "gradient")
         self.optimizer.step()
         return loss, count, norm
 
     def _gradients(self, pieces: list[MicroBatch], cursor: Cursor) -> tuple[float, float]:
-        """Backward through this rank's pieces; the sum of the losses and their count."""
+        """Compute the gradients of this rank's pieces; return the sum of the losses and their count."""
         ratios = self._ratios(pieces)
         sums = torch.zeros(2, device=self.device)
         for number, (batch, weight) in enumerate(pieces):
@@ -234,9 +234,10 @@ class Trainer:
         return float(sums[0]), float(sums[1])
 
     def _ratios(self, pieces: list[MicroBatch]) -> dict[str, float]:
-        """N / M of each of the other means of a loss, over M things in all pieces and ranks where the loss is over N.
+        """Return N / M for each of the other means of a loss: over all pieces and ranks, the loss is over N things and
+        the mean over M.
 
-        A sum times that, divided by N as the loss is, is the mean.
+        A sum times this ratio, divided by N like the loss, is the mean.
         """
         each = [self.objective.counts(batch) for batch, _ in pieces]
         if "count" not in each[0]:
@@ -249,14 +250,14 @@ class Trainer:
 
     def _ratio(self, ratios: Mapping[str, float], name: str) -> float:
         if name not in ratios:
-            what = f"the objective adds the mean '{name}' without a count of it"
-            raise RecipeError(what, where="objective.counts", hint=f"let it give 'count' and '{name}'")
+            what = f"the objective adds the mean '{name}' without a count"
+            raise RecipeError(what, where="objective.counts", hint=f"return 'count' and '{name}'")
         return ratios[name]
 
     def _clip(self, scale: float) -> float:
-        """Scale the gradients, and shorten them where they are too long; the norm they had before that.
+        """Scale and clip the gradients; return their norm before clipping.
 
-        Both in one pass over them: g ← g · scale · min(1, limit / ‖g · scale‖).
+        Both take one pass: g ← g · scale · min(1, limit / ‖g · scale‖).
         """
         gradients = [p.grad for p in self.weights if p.grad is not None]
         limit = self.settings.clip_norm if self.settings.clip_norm is not None else math.inf
@@ -274,7 +275,7 @@ class Trainer:
         if not math.isfinite(value):
             raise Diverged(
                 f"the {name} became {value} at step {self.progress.step + 1}; nothing after that was kept",
-                hint="try a smaller training.learning_rate or training.clip_norm",
+                hint="lower training.learning_rate or training.clip_norm",
             )
 
     def _advance(self, cursor: Cursor, loss: float, count: float, norm: float) -> None:
@@ -334,14 +335,14 @@ class Trainer:
         self._write(self.timing, {"step": own.step, **speed, "peak_memory": memory, "device": str(self.device)})
 
     def _evaluate(self) -> bool:
-        """Measure on held-out data; True if this is the best so far."""
+        """Evaluate on held-out data; return whether the result is the best so far."""
         own = self.progress
         start = time.perf_counter()
         with self._averaged():
             rows, split = self.settings.batch_size, self.valid_split
             metrics = measured(self.objective, self.task, split, rows, self.device, self.ranks)
         self._write(self.log, {"step": own.step, "valid": metrics})
-        self.clock += time.perf_counter() - start  # tokens/s is about training
+        self.clock += time.perf_counter() - start  # tokens/s counts training only
         self.watcher.evaluated(own.step, metrics)
         value, higher = metrics[self.task.metric], self.task.better == "higher"
         if math.isnan(value):
@@ -397,7 +398,7 @@ class Trainer:
         if own.before_end is None:
             del facts["before_end"]
         optimizer = optimizer_tensors(self.optimizer, self.objective)
-        if self.average is not None:  # `model` is the average then, for that is what people use
+        if self.average is not None:  # `model` then holds the average, which is what people use
             optimizer |= {f"weights.{name}": weight for name, weight in self.average.others.items()}
         return Snapshot(dict(self.objective.state_dict()), optimizer, state, facts)
 
@@ -407,11 +408,11 @@ class Trainer:
             self.checkpoints.save(self.snapshot(), self.ranks)
 
     def restore(self) -> None:
-        """Go on from the newest whole checkpoint, if there is one."""
+        """Continue from the newest intact checkpoint, if there is one."""
         snapshot = self.checkpoints.newest(self.ranks.rank)
         if snapshot is None and self.checkpoints.steps():
             raise RunError(
-                "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to begin again"
+                "all checkpoints are damaged", where=str(self.checkpoints.folder), hint="remove them to start again"
             )
         self._check_trained(snapshot)
         if self.ranks.first:
@@ -440,7 +441,7 @@ class Trainer:
             torch.mps.set_rng_state(snapshot.state["generator.mps"])
         for number in range(len(self.carried)):
             prefix = f"carried.{number}."
-            # a copy, since matrix products may give other bits where memory is not aligned, as in a mapped file
+            # a copy, since matrix products may give other bits if memory is not aligned, as in a mapped file
             own = {
                 name.removeprefix(prefix): tensor.to(self.device, copy=True)
                 for name, tensor in snapshot.state.items()
@@ -453,9 +454,9 @@ class Trainer:
         self.ranks.wait()
 
     def _go_on(self) -> None:
-        """A training that had ended is given more steps: take back what it did only because it ended.
+        """Continue a finished run that is given more steps: undo what it did only because it ended.
 
-        Reports, evaluations and samples that are not on their grids would not be there if it had never ended.
+        Reports, evaluations and samples that are not on their grids would not exist if it had not ended.
         """
         own = self.progress
         for name, value in (own.before_end or {}).items():
@@ -477,37 +478,37 @@ class Trainer:
 
     def _check_trained(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None and "cursor" not in snapshot.facts:
-            hint = "train another run with another --out"
+            hint = "train a new run with another --out"
             raise RunError("was mixed, averaged or imported, not trained", where=str(self.checkpoints.run), hint=hint)
 
     def check_prolonged(self, steps: int, snapshot: Snapshot | None) -> None:
-        """An error unless the steps so far of a training that was to have `steps` are also the first ones of this one.
+        """Raise an error unless the steps taken so far, out of `steps`, equal the first steps of this training.
 
-        They are where they had the same learning rate, and the same of whatever else depends on the total.
+        They do if the learning rate, and whatever else depends on the total, is the same for each of them.
         """
         self._check_trained(snapshot)
         done = 0 if snapshot is None else int(snapshot.facts["step"])
         settings = cast(WarmUp, self.settings.schedule)
         before = registry.find("schedule", settings.kind)(settings, steps)
-        what, hint = f"training.steps cannot be raised from {steps} to {self.steps}", "train anew with another --out"
+        what, hint = f"training.steps cannot be raised from {steps} to {self.steps}", "train again with another --out"
         if any(before(step) != self.schedule(step) for step in range(1, done + 1)):
             on = f"schedule '{settings.kind}', warmup {settings.warmup}"
             raise RunError(
-                f"{what}: the learning rate of the steps so far depends on their number ({on})",
+                f"{what}: the learning rate of the steps so far depends on the total ({on})",
                 where=str(self.checkpoints.run),
                 hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be prolonged",
             )
         pace = self.objective.pace
         if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
             raise RunError(
-                f"{what}: the objective of the steps so far depends on their number (objective.forcing)",
+                f"{what}: the objective of the steps so far depends on the total (objective.forcing)",
                 where=str(self.checkpoints.run),
                 hint=f"{hint}; a run with objective.forcing.shape=constant can be prolonged",
             )
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask for a stop after the step that is running; a second Ctrl-C does not wait."""
+        """Stop after the current step on Ctrl-C or SIGTERM; a second Ctrl-C stops at once."""
 
         def ask(number: int, frame: object) -> None:
             if self.asked and number == signal.SIGINT:
@@ -516,7 +517,7 @@ class Trainer:
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread, where signals do not arrive
+        except ValueError:  # not the main thread: signals do not arrive here
             before = {}
         try:
             yield
@@ -526,7 +527,7 @@ class Trainer:
 
 
 def is_over(facts: Mapping[str, Any], settings: TrainingSettings) -> bool:
-    """Whether a run that has ended is at its end: it is not if its recipe has more steps now."""
+    """Whether a finished run is over: it is not if its recipe now has more steps."""
     if "cursor" not in facts:
         return bool(facts["finished"])  # made in one step: counted, mixed, averaged
     stale = (facts.get("before_end") or {}).get("stale", facts["stale"])
