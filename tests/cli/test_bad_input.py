@@ -268,7 +268,7 @@ def test_standard_input_that_is_no_text(seqlab, runs):
     said = seqlab("score", runs["lstm"], stdin=b"caf\xe9\n")
     assert said.code == 2
     assert said.errors == [
-        "error: standard input: not UTF-8 text (line 1, byte 3); convert it first, for instance with iconv"
+        "error: standard input: not UTF-8 text (line 1, byte 3); convert it first, for example with iconv"
     ]
 
 

@@ -39,7 +39,7 @@ def test_short_and_long_sources_are_judged_apart(reverser):
 def test_without_metrics_nothing_is_judged_by_length(tmp_path):
     settings = recipe(tmp_path, reversals(), model={"kind": "recurrent-translator", "width": 4})
     seqlab.train(settings.changed({"training.steps": 1, "task.metrics": []}), out=tmp_path / "run")
-    assert "no metric is named" in run_command("evaluate", tmp_path / "run", "--by-length").exception.what
+    assert "--by-length needs a metric" in run_command("evaluate", tmp_path / "run", "--by-length").exception.what
 
 
 def test_samples_are_answers_to_held_out_examples(reverser):
@@ -118,7 +118,7 @@ def test_n_best_and_alignments(reverser):
     assert answer["source_tokens"] == ["one", "two", "three", "<end>"]
     for one in answer["n_best"]:
         assert len(one["alignment"].split()) == len(one["tokens"])
-    assert "more than the hypotheses" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+    assert "--n-best 3 is more than --beam 2" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
 
 
 def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):
@@ -201,7 +201,7 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
         assert set(json.loads(found.stdout)) == fields
         assert picture.stat().st_size > 1000
         for wrong in (tmp_path, tmp_path / "picture.xyz"):
-            assert "no name of a picture" in run_command("inspect", command, reverser.folder, "--out", wrong).output
+            assert "not a picture file" in run_command("inspect", command, reverser.folder, "--out", wrong).output
     assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
 
 
