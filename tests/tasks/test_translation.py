@@ -65,7 +65,7 @@ def test_sources_that_are_too_long_are_judged_and_said(reverser, tmp_path):
     rows = [*reversals(9), {"source": "one " * 30, "target": "two"}]
     data = write_pairs(tmp_path / "long.jsonl", rows)
     run = reverser.changed({"task.longest": 20})
-    with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: judged as empty answers"):
+    with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: scored as empty answers"):
         found = run.evaluate(data, metrics=["exact"])
     assert (found["exact"], found["too_long"]) == (90.0, 1)
     assert found["signature"]["too_long"] in found["notes"]
@@ -187,9 +187,9 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     assert "does not answer with texts" in told.what
     assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
     told = run_command("evaluate", classes.folder, "--metric", "bleu,chrf").exception
-    assert told.what == "writes no texts that bleu and chrf could judge"
+    assert told.what == "writes no texts to score by bleu and chrf"
     assert "translation" in told.hint
-    with pytest.raises(SeqlabError, match="writes no texts that bleu could judge"):
+    with pytest.raises(SeqlabError, match="writes no texts to score by bleu"):
         classes.evaluate(metrics=["bleu"])
 
 

@@ -23,7 +23,7 @@ def accept(run: str, as_json: bool) -> None:
 
     folder = Path(run)
     if not folder.is_dir():
-        raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+        raise RunError(f"no run folder '{folder}'", hint="make one with `seqlab train`")
     with RunLock(folder):
         found = accepted(folder)
     if as_json:

@@ -13,7 +13,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(shell: str) -> None:
     """Print a script that lets SHELL complete the commands, options, recipes and recipe keys of seqlab.
 
-    For bash, add this line to ~/.bashrc: eval "$(seqlab completion bash)". For zsh, add it to ~/.zshrc with `zsh`.
+    For bash, add `eval "$(seqlab completion bash)"` to ~/.bashrc; for zsh, `eval "$(seqlab completion zsh)"` to
+    ~/.zshrc.
     """
     made = get_completion_class(shell)
     assert made is not None

@@ -32,7 +32,7 @@ def data(context: click.Context) -> None:
     default=10_000,
     show_default=True,
     type=click.IntRange(1),
-    help="Longest line, in characters.",
+    help="Report lines that have more characters than this.",
 )
 @click.option(
     "--keep", default=3, show_default=True, type=click.IntRange(1), help="Number of places to list for each kind."
@@ -45,11 +45,12 @@ def data(context: click.Context) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, format: str, as_json: bool) -> None:
-    """Find faults in data files: how often each occurs, and the first places by file, line and byte.
+    """Find faults in data files.
 
-    FILE may be a file, a folder or a pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and
-    .npy files are parsed, and words in columns (CoNLL) are compared by sentence. The exit code is 1 if there are
-    faults, and 0 if there are none, or only notes such as empty lines.
+    Shows how often each fault occurs, and the first places by file, line and byte. FILE may be a file, a folder or a
+    pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and .npy files are parsed, and words in
+    columns (CoNLL) are compared by sentence. The exit code is 1 if there are faults, and 0 if there are none, or only
+    notes such as empty lines.
     """
     from seqlab.data.checks.report import examine
 

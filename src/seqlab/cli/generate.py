@@ -15,7 +15,7 @@ from seqlab.cli.options import checkpoint, device
 @click.argument("run")
 @click.option("--prompt", default="", help="The beginning of the text.")
 @click.option("--tokens", type=click.IntRange(1), help="Maximum number of new tokens.")
-@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; above 1 is more random.")
+@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; higher is more random.")
 @click.option("--top-k", type=click.IntRange(1), help="Sample only from the K most likely tokens.")
 @click.option(
     "--top-p",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: seqlab inspect gradients runs/mine --out gradients.png")
 def inspect() -> None:
-    """Look inside a run: why training fails, the shape of the loss, what it attends to, what beam search tries."""
+    """Look inside a run: gradients through time, the loss around its weights, attention, beam search."""
 
 
 out = click.option(
@@ -54,7 +54,10 @@ def gradients(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show how far back the gradients of RUN reach, what its recurrent matrices do to them, and what its gates do."""
+    """Show how far back the gradients of RUN reach.
+
+    Also shows what its recurrent matrices do to gradients, and how far its gates are open.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health
     from seqlab.models.language_model import LanguageModel
@@ -112,7 +115,10 @@ def surface(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show the loss of RUN along two directions from its weights: down the gradient, and across it."""
+    """Show the loss around the weights of RUN.
+
+    The two directions are down the gradient and across it.
+    """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.surface import surface as look
@@ -156,7 +162,10 @@ def attention(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show what RUN attends to as it writes: a matrix of target tokens by source tokens."""
+    """Show what RUN attends to as it writes.
+
+    The picture is a matrix of target tokens by source tokens.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.alignment import attention_to_source
     from seqlab.inspection.attention_and_beam import history
@@ -196,7 +205,10 @@ def beam(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show the tree that beam search explores for the best answer of RUN, with every log-probability."""
+    """Show the tree that beam search explores with RUN.
+
+    The picture has the log-probability of every hypothesis.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.beam import BeamNode
     from seqlab.inspection.attention_and_beam import BeamTree, branches, described

@@ -26,10 +26,14 @@ STDIN = "-"
     default="bleu,chrf,ter",
     show_default=True,
     metavar="NAMES",
-    help="bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
+    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
 )
 @click.option(
-    "--against", "others", multiple=True, metavar="FILE", help="Another system's HYP: is the difference real?"
+    "--against",
+    "others",
+    multiple=True,
+    metavar="FILE",
+    help="Output of another system: is the difference significant?",
 )
 @click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: ignore case (the others always do).")
 @click.option("--stem", is_flag=True, help="ROUGE: compare word stems, so that 'runs' matches 'running'.")

@@ -13,7 +13,11 @@ from seqlab.cli.options import device
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
 @click.option(
-    "--weight", "weights", multiple=True, type=float, help="Once per run; fitted on held-out data by default."
+    "--weight",
+    "weights",
+    multiple=True,
+    type=float,
+    help="Weight of a run, given once per run; fitted on held-out data by default.",
 )
 @click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same.")
 @device

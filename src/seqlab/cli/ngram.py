@@ -25,10 +25,10 @@ def ngram(context: click.Context) -> None:
 @click.option("--data", multiple=True, metavar="FILE", help="Measure on FILE instead of the run's held-out data.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
-    """Show the size and sparsity of the n-gram model of RUN, order by order.
+    """Show the size and sparsity of an n-gram model by order.
 
-    Columns: n-grams in the model; possible: all combinations of its tokens; share of these in the model; in the text:
-    n-grams before pruning; once: the share of these that occur only once; held out: the share of the n-grams of the
+    n-grams: those in the model of RUN; possible: all combinations of its tokens; share: n-grams / possible; in the
+    text: before pruning; once: the share of these that occur only once; held out: the share of the n-grams of the
     held-out data, or of FILE, that are in the model.
     """
     from seqlab.cli.streams import echo_json
@@ -55,7 +55,10 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
 @click.argument("run")
 @click.argument("file")
 def export_(run: str, file: str) -> None:
-    """Write the n-gram model of RUN to FILE (.arpa or .arpa.gz), which kenlm, SRILM and others read."""
+    """Write the n-gram model of RUN as an ARPA file.
+
+    FILE is .arpa, or .arpa.gz to compress it. kenlm, SRILM and other programs can read it.
+    """
     from seqlab.runs.conversion import export_arpa
 
     export_arpa(_loaded(run), file)
@@ -66,9 +69,10 @@ def export_(run: str, file: str) -> None:
 @click.argument("file")
 @click.argument("out")
 def import_(file: str, out: str) -> None:
-    """Make the run folder OUT from an ARPA file, for use with score, evaluate and generate like any other run.
+    """Make a run folder from an ARPA file.
 
-    Its tokens are the words of FILE, separated by spaces.
+    OUT works with score, evaluate and generate like any other run. Its tokens are the words of FILE, separated by
+    spaces.
     """
     from seqlab.runs.conversion import import_arpa, ngram_of
 

@@ -38,7 +38,9 @@ def tokenizer(context: click.Context) -> None:
 @click.argument("kind")
 @click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...")
 @click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save it.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save the tokenizer."
+)
 def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
@@ -137,11 +139,12 @@ def show(
     words: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compare tokenizers on a text: vocabulary size, number of tokens, unknown tokens, and how words are split.
+    """Compare tokenizers on a text.
 
-    TOKENIZER is the folder of a tokenizer or of a run, or a KIND that is learnt on the spot, such as word or bpe:2000
-    (with a vocabulary size). Without --word, words are chosen on which tokenizers tend to differ: a frequent, a rare,
-    an unseen and a scrambled one.
+    Shows the vocabulary size, the number of tokens, the unknown tokens, and how words are split. TOKENIZER is the
+    folder of a tokenizer or of a run, or a KIND that is learnt on the spot, such as word or bpe:2000 (with a vocabulary
+    size). Without --word, words are chosen on which tokenizers tend to differ: a frequent, a rare, an unseen and a
+    scrambled one.
     """
     from seqlab.tokenizers.measure import measure, pieces, telling_words
 
