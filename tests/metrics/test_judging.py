@@ -78,9 +78,9 @@ def test_longest_common_subsequences(one, other):
     [
         (["blue"], ["a"], [["a"]], "unknown metric 'blue'; did you mean 'bleu'"),
         ([], ["a"], [["a"]], "no metric"),
-        (["bleu", "bleu"], ["a"], [["a"]], "'bleu' is asked for twice"),
-        (["rouge", "rouge-l"], ["a"], [["a"]], "'rouge-l' is asked for twice"),
-        (["bleu"], ["a", "b"], [["a"]], "2 lines cannot be judged by the references of 1"),
+        (["bleu", "bleu"], ["a"], [["a"]], "'bleu' is listed twice"),
+        (["rouge", "rouge-l"], ["a"], [["a"]], "'rouge-l' is listed twice"),
+        (["bleu"], ["a", "b"], [["a"]], "2 lines do not match the references of 1"),
         (["bleu"], [], [], "no lines"),
         (["bleu"], ["a", "b"], [["a"], []], "line 2: no list of references"),
         (["bleu"], ["a"], ["a"], "line 1: no list of references"),
@@ -159,4 +159,4 @@ def test_tokenized_text_is_said_as_sacrebleu_does(caplog):
         ours = [str(one.message) for one in caught if one.category is Caution]
         assert bool(ours) == theirs == (lines == 100)
     (caution,) = ours
-    assert caution.startswith("bleu: 100 of 105 lines end in a tokenized period (' .'): BLEU is meant for detokenized")
+    assert caution.startswith("bleu: 100 of 105 lines end in a tokenised full stop (' .'): BLEU is meant for detokenised")

@@ -129,7 +129,7 @@ def test_what_cannot_be_mixed(runs: dict[str, Path], tmp_path: Path):
         seqlab.mix([runs["vain"], runs["vain"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="no runs"):
         seqlab.mix([], out=tmp_path / "new")
-    with pytest.raises(RunError, match="no probabilities"):
+    with pytest.raises(RunError, match="not probabilities"):
         seqlab.mix([runs["lstm"], runs["stupid-backoff"]], out=tmp_path / "new")
     with pytest.raises(RunError, match="already holds a run"):
         seqlab.mix([runs["lstm"], runs["ngram"]], out=runs["gpt"])

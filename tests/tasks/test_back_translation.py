@@ -94,7 +94,7 @@ def test_columns_are_those_of_the_run(reverser, tmp_path, columns, expected):
 
 def test_pairs_that_are_there_are_not_written_over(reverser, mono, tmp_path):
     (tmp_path / "pairs.tsv").write_text("precious")
-    with pytest.raises(seqlab.SeqlabError, match="is there already"):
+    with pytest.raises(seqlab.SeqlabError, match="already exists"):
         seqlab.back_translate(reverser, str(mono), tmp_path / "pairs.tsv")
     assert (tmp_path / "pairs.tsv").read_text() == "precious"
 
