@@ -118,7 +118,9 @@ def test_n_best_and_alignments(reverser):
     assert answer["source_tokens"] == ["one", "two", "three", "<end>"]
     for one in answer["n_best"]:
         assert len(one["alignment"].split()) == len(one["tokens"])
-    assert "--n-best 3 is more than --beam 2" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+    assert (
+        "--n-best 3 is more than --beam 2" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+    )
 
 
 def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):

@@ -213,5 +213,7 @@ def test_what_does_not_fit():
         frame.cut(text, text, 3)
     with pytest.raises(DataError, match="a text of 4 tokens leaves no room for the other in 7"):
         frame.windows(text, text, 7, 0)
-    with pytest.raises(DataError, match="room for 2 tokens of the text cannot overlap by 2; set the stride to at most 1"):
+    with pytest.raises(
+        DataError, match="room for 2 tokens of the text cannot overlap by 2; set the stride to at most 1"
+    ):
         frame.windows(text, None, 4, 2)
