@@ -204,7 +204,9 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
         assert picture.stat().st_size > 1000
         for wrong in (tmp_path, tmp_path / "picture.xyz"):
             assert "not a picture file" in run_command("inspect", command, reverser.folder, "--out", wrong).output
-    assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+    assert (
+        "example 4000 does not exist" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+    )
 
 
 def test_gradients_reach_back_into_the_source(reverser):

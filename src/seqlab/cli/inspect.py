@@ -253,7 +253,7 @@ def _source(run: Any, row: int, text: str | None) -> Any:
         return run.task.prompts([text]).source.to(run.device)
     split = run.held_out()
     if row >= len(split):
-        raise RunError(f"there is no example {row}: {len(split)} are held out", hint="count from 0")
+        raise RunError(f"example {row} does not exist: {len(split)} are held out", hint="count --row from 0")
     return split.batch(np.array([row]), Key(0, 0)).to(run.device).part("source")
 
 

@@ -115,7 +115,7 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     for index in given:
         if not 0 <= index < loaded.vocab_size:
             raise DataError(
-                f"there is no token {index}", where=str(folder), hint=f"ids are 0 to {loaded.vocab_size - 1}"
+                f"token {index} does not exist", where=str(folder), hint=f"give ids from 0 to {loaded.vocab_size - 1}"
             )
     click.echo(loaded.decode(given))
 
