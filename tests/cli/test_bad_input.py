@@ -164,7 +164,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "out is a file": ([*SMALL, "--out", "{text}"], ["text.txt: is a file", "--out"]),
     "out below a file": ([*SMALL, "--out", "{text}/out"], ["text.txt", "--out"]),
     "out is another folder": ([*SMALL, "--out", "{bad}/other"], ["other: holds other files", "--out"]),
-    "out is a run": ([*SMALL, "--out", "{gpt}"], ["a run here already", "--resume"]),
+    "out is a run": ([*SMALL, "--out", "{gpt}"], ["already holds a run", "--resume"]),
     "out cannot be written": ([*SMALL, "--out", "/proc/seqlab/out"], ["cannot write here", "--out"]),
     "out has no value": ([*SMALL, "--out"], ["--out", "argument"]),
     "resume with other settings": (
@@ -220,7 +220,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "neither step nor name": (["score", "{gpt}", "--checkpoint", "first"], ["'first' is not a step"]),
     "accept no run": (["accept", "{bad}/nothing"], ["nothing: has no recipe.yaml"]),
     "accept no folder": (["accept", "missing"], ["no run folder 'missing'"]),
-    "no checkpoint": (["generate", "{bad}/no-checkpoint"], ["no whole checkpoint", "--resume"]),
+    "no checkpoint": (["generate", "{bad}/no-checkpoint"], ["no intact checkpoint", "--resume"]),
     # what is asked of a run
     "prompt too long": (["generate", "{gpt}", "--prompt", "a" * 100], ["101 tokens", "32", "shorten"]),
     "prompt not Unicode": (["generate", "{lstm}", "--prompt", "a\udce9"], ["surrogate U+DCE9 at character 1"]),
@@ -268,7 +268,7 @@ def test_standard_input_that_is_no_text(seqlab, runs):
     said = seqlab("score", runs["lstm"], stdin=b"caf\xe9\n")
     assert said.code == 2
     assert said.errors == [
-        "error: standard input: not UTF-8 text (line 1, byte 3); convert it first, for instance with iconv"
+        "error: standard input: not UTF-8 text (line 1, byte 3); convert it first, for example with iconv"
     ]
 
 
@@ -369,4 +369,4 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
         forget()
         said = seqlab(*arguments, "--code", "wrong.py", stdin="a\n")
         assert said.code == 2
-        assert "was trained with code of its own (mine.py" in said.errors[0]
+        assert "was trained with custom code (mine.py" in said.errors[0]

@@ -98,7 +98,7 @@ def test_commands_that_make_runs_say_it_too(seqlab, run, here):
     said = seqlab("average", run, "--last", "2", "--out", "mean")
     assert said.code == 2
     assert said.err.count("is damaged (model.safetensors differs from the manifest) and skipped") == 1
-    assert "has 1 whole checkpoints, and not 2" in said.errors[0]
+    assert "has 1 of the 2 intact checkpoints needed" in said.errors[0]
 
 
 def test_python_warns_once(run):

@@ -106,7 +106,7 @@ def test_an_imported_run_has_no_data_of_its_own(seqlab, here):
     seqlab("ngram", "import", "small.arpa", "small")
     said = seqlab("evaluate", "small")
     assert said.code == 2
-    assert said.errors == ["error: small: was not trained here, and no data are held out; give --data"]
+    assert said.errors == ["error: small: was not trained here and has no held-out data; give --data"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_cannot_be_done(seqlab, runs, here):
         (["export", runs["gpt"], "x.arpa"], "not an n-gram"),
         (["export", runs["ngram"], "nowhere/x.arpa"], "cannot be written"),
         (["import", "missing.arpa", "run"], "cannot open the file"),
-        (["import", "small.arpa", runs["ngram"]], "there is a run here already"),
+        (["import", "small.arpa", runs["ngram"]], "already holds a run"),
     ):
         said = seqlab("ngram", *arguments)
         assert said.code == 2

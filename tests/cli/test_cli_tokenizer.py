@@ -143,7 +143,7 @@ def test_errors(trained, text_file, tmp_path):
         run("train", "byte", text_file, "--out", trained[0])
     with pytest.raises(RunError, match="no tokenizer here"):
         run("encode", tmp_path, "x")
-    with pytest.raises(DataError, match="no token 999"):
+    with pytest.raises(DataError, match="token 999 does not exist"):
         run("decode", trained[0], 999)
     with pytest.raises(DataError, match=r"give integers"):
         run("decode", trained[0], stdin="1 two")

@@ -85,7 +85,7 @@ def test_resume_of_a_finished_run_says_so_and_changes_nothing(kind, seqlab, runs
     before = {path: path.stat().st_mtime_ns for path in runs[kind].rglob("*.safetensors")}
     said = seqlab(*commands[kind], "--out", runs[kind], "--resume")
     assert said.code == 0, said.err
-    assert "is finished already" in said.err
+    assert "is already finished" in said.err
     assert f"finished: {runs[kind]}" in said.out
     assert {path: path.stat().st_mtime_ns for path in runs[kind].rglob("*.safetensors")} == before
 
@@ -95,7 +95,7 @@ def test_resume_of_a_stopped_run_says_where_it_goes_on(seqlab, here, runs, comma
     shutil.rmtree("out/checkpoints/step-00000040")
     said = seqlab(*commands["lstm"], "--out", "out", "--resume")
     assert said.code == 0, said.err
-    assert "out goes on from step 35 of 40" in said.err
+    assert "out continues from step 35 of 40" in said.err
     ends = [
         load_file(folder / "checkpoints/step-00000040/model.safetensors") for folder in (here / "out", runs["lstm"])
     ]

@@ -110,7 +110,7 @@ def test_the_advice_about_a_column_can_be_followed(runs, seqlab, tmp_path):
     [
         (["data.columns.text=body"], "add --data FILE"),
         (["other.txt"], "name files with --data"),
-        (["data.hold_out=0.5", "--data", "other.txt"], "'data.hold_out=0.5' is no setting of how data are read"),
+        (["data.hold_out=0.5", "--data", "other.txt"], "'data.hold_out=0.5' does not set how data is read"),
         (["data.columns=3", "--data", "other.txt"], "data.columns"),
     ],
 )

@@ -129,7 +129,7 @@ def test_bad_input_is_one_line(arguments, parts, seqlab, texts):
 def test_standard_input_that_is_no_text(seqlab, texts):
     said = seqlab("metrics", "-", "short.txt", stdin=b"one\ncaf\xe9\n")
     assert said.errors == [
-        "error: standard input: not UTF-8 text (line 2, byte 7); convert it first, for instance with iconv"
+        "error: standard input: not UTF-8 text (line 2, byte 7); convert it first, for example with iconv"
     ]
 
 

@@ -16,7 +16,7 @@ def test_the_same_run_twice(seqlab, runs, here):
 
 def test_it_says_what_the_weights_were_fitted_on(seqlab, runs, here):
     said = seqlab("mix", runs["ngram"], "--out", "fitted")
-    assert "(weights fitted on these data): fitted" in said.out
+    assert "(weights fitted on this data): fitted" in said.out
     given = seqlab("mix", runs["ngram"], "--weight", "2", "--out", "given")
     assert "held-out perplexity" in given.out
     assert "fitted" not in given.out

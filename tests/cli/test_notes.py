@@ -111,7 +111,7 @@ def test_tokenized_texts_are_said_once(seqlab, here):
     (here / "a.txt").write_text("a text .\n" * 120)
     said = seqlab("metrics", "a.txt", "a.txt", "--metric", "bleu", "--json", "--resamples", 0)
     assert len(json.loads(said.out)["notes"]) == 1
-    assert said.err.count("120 of 120 lines end in a tokenized period") == 1
+    assert said.err.count("120 of 120 lines end in a tokenised full stop") == 1
     assert said.err.startswith("note: bleu: ")
 
 

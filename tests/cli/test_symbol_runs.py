@@ -114,7 +114,7 @@ def test_a_periodic_sequence_of_ids_is_learnt(seqlab, tmp_path):
         f"error: {other}, element 1: 12 is not in the vocabulary, which is 0 to 9; train on data that has it, or set "
         "tokenizer.vocab_size"
     ]
-    assert "'C4' is no id" in seqlab("generate", tmp_path / "run", "--prompt", "C4").errors[0]
+    assert "'C4' is not an id" in seqlab("generate", tmp_path / "run", "--prompt", "C4").errors[0]
 
 
 def test_pixels(seqlab, tmp_path):

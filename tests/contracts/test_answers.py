@@ -85,4 +85,4 @@ def test_a_plain_text_that_is_answered_as_one_is_said(trained, tmp_path):
     (tmp_path / "a.txt").write_text("a red plum\nthe saw\n", encoding="utf-8")
     told = CliRunner().invoke(group, ["predict", str(trained("classes")), str(tmp_path / "a.txt")])
     assert len(told.stdout.splitlines()) == 1
-    assert "a.txt is answered as one text; --lines answers each of its lines" in told.stderr
+    assert "a.txt is answered as one text; use --lines to answer line by line" in told.stderr

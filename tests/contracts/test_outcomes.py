@@ -211,4 +211,4 @@ def test_out_needs_errors(trained, tmp_path):
     told = CliRunner().invoke(group, ["evaluate", str(trained("classes")), "--out", str(tmp_path / "a.png")])
     assert "--out names the picture of --errors" in told.output
     told = CliRunner().invoke(group, ["evaluate", str(trained("classes")), "--errors", "--out", "a.xyz"])
-    assert "no name of a picture" in told.output
+    assert "not a picture file" in told.output

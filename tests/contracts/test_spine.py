@@ -201,7 +201,7 @@ def test_another_process_needs_the_code_and_is_told_so(train_once):
     command = [sys.executable, "-c", "from seqlab.cli import main; main()", "evaluate", str(folder / "run")]
     without = subprocess.run(command, capture_output=True, text=True, check=False)
     assert without.returncode == 2
-    assert "trained with code of its own" in without.stderr
+    assert "trained with custom code" in without.stderr
     assert without.stderr.count("\n") == 1
     given = subprocess.run([*command, "--code", code, "--json"], capture_output=True, text=True, check=False)
     assert given.returncode == 0, given.stderr

@@ -63,13 +63,13 @@ def test_people_see_whether_it_helped(trained, tmp_path):
 
 
 def test_what_cannot_be_averaged_leaves_nothing_behind(trained, tmp_path):
-    with pytest.raises(SeqlabError, match=r"has \d whole checkpoints, and not 9; train with training.keep=9"):
+    with pytest.raises(SeqlabError, match=r"has \d of the 9 intact checkpoints needed; train with training.keep=9"):
         seqlab.average(trained, tmp_path / "mean", last=9)
     damaged = shutil.copytree(trained, tmp_path / "damaged")
     (damaged / "checkpoints" / "step-00000016" / "model.safetensors").write_bytes(b"")
     kept = len(list(Checkpoints(trained).whole()))
-    with pytest.raises(SeqlabError, match=f"has {kept - 1} whole checkpoints"):
+    with pytest.raises(SeqlabError, match=f"has {kept - 1} of the {kept} intact checkpoints"):
         seqlab.average(damaged, tmp_path / "mean", last=kept)
     assert not (tmp_path / "mean").exists()
-    with pytest.raises(SeqlabError, match="a run here already"):
+    with pytest.raises(SeqlabError, match="already holds a run"):
         seqlab.average(trained, trained)

@@ -72,4 +72,4 @@ def test_held_out_data_that_were_trained_on_are_seen(tmp_path):
     found = checkup.check(Recipe.load("lm/ngram", [*data, "tokenizer.kind=character"]))
     (told,) = [one for one in found if one.name == "held out"]
     assert not told.ok
-    assert told.value == "100% of it trained on"
+    assert told.value == "100% of it in training"

@@ -74,7 +74,7 @@ def test_the_body_of_a_classifier_for_other_classes(data, first, tmp_path):
             torch.testing.assert_close(weight, before[name], atol=1e-6, rtol=0)
     (said,) = [note for note in notes.notes if "loaded" in note]
     body = sum(name.startswith("body.") for name in after)
-    assert said.startswith(f"{first.folder}: {body} tensors are loaded; new: head.")
+    assert said.startswith(f"{first.folder}: {body} tensors loaded; new: head.")
     assert "left over: head." in said
     assert run.tokenizer.fingerprint == first.tokenizer.fingerprint
     assert seqlab.load(run.folder).recipe.init.run == str(first.folder)
@@ -124,11 +124,11 @@ def test_a_classifier_becomes_the_encoder_of_a_translator(data, first, tmp_path)
 
 WRONG = {
     "no run": ({"from": "nowhere"}, "no run folder 'nowhere'"),
-    "nothing": ({"load": "tail"}, "has no weights that 'tail' names"),
+    "nothing": ({"load": "tail"}, "has no weights that match 'tail'"),
     "another depth": ({"model": {"depth": 0}}, r"the model has no 'body.blocks.0"),
-    "another width": ({"model": {"width": 8}}, r"in the model, and \("),
+    "another width": ({"model": {"width": 8}}, r"in the model, but \("),
     "another head": ({"load": "all"}, r"'head\..*is \(|has no 'head"),
-    "frozen names": ({"freeze": ["body.blocs"]}, "'body.blocs' is no weight"),
+    "frozen names": ({"freeze": ["body.blocs"]}, "no weight matches 'body.blocs'"),
 }
 
 
@@ -166,7 +166,7 @@ def test_the_model_of_another_run_needs_no_settings_and_later_no_run(data, first
 
 
 def test_a_model_of_no_run_is_an_error(data, tmp_path):
-    with pytest.raises(RecipeError, match="the model of which run"):
+    with pytest.raises(RecipeError, match="does not name a run"):
         seqlab.train(classifier(data, model={"kind": "run"}), out=tmp_path / "run")
 
 
@@ -289,7 +289,7 @@ def test_a_resumed_run_must_have_the_same_settings_although_its_model_is_of_a_ru
         {"model": {"kind": "run", "from": str(other)}},
         {"init.freeze": ["head"]},
     ):
-        with pytest.raises(seqlab.SeqlabError, match="the run has other settings"):
+        with pytest.raises(seqlab.SeqlabError, match="the run has different settings"):
             seqlab.train(recipe.changed(changes), out=tmp_path / "run", resume=True)
 
 

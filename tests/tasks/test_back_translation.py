@@ -94,7 +94,7 @@ def test_columns_are_those_of_the_run(reverser, tmp_path, columns, expected):
 
 def test_pairs_that_are_there_are_not_written_over(reverser, mono, tmp_path):
     (tmp_path / "pairs.tsv").write_text("precious")
-    with pytest.raises(seqlab.SeqlabError, match="is there already"):
+    with pytest.raises(seqlab.SeqlabError, match="already exists"):
         seqlab.back_translate(reverser, str(mono), tmp_path / "pairs.tsv")
     assert (tmp_path / "pairs.tsv").read_text() == "precious"
 
@@ -113,10 +113,10 @@ def test_what_fails_leaves_nothing_behind(reverser, mono, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["mono.txt", "--out", "pairs.txt"], "should end in .tsv or .jsonl"),
+        (["mono.txt", "--out", "pairs.txt"], "must end in .tsv or .jsonl"),
         (["mono.txt", "--out", "no/pairs.tsv"], "No such file"),
-        (["pairs.csv", "--out", "pairs.tsv"], "is no plain text"),
-        (["python-docs", "--out", "pairs.tsv"], "'python-docs' is no file"),
+        (["pairs.csv", "--out", "pairs.tsv"], "is not plain text"),
+        (["python-docs", "--out", "pairs.tsv"], "'python-docs' is not a file"),
         (["empty.txt", "--out", "pairs.tsv"], "no line was answered"),
         (["mono.txt", "--out", "pairs.tsv", "--beam", 2, "--temperature", 1], "leave one of them out"),
         (["mono.txt", "--out", "pairs.tsv", "--temperature", "nan"], "not a finite number"),
@@ -135,5 +135,5 @@ def test_what_cannot_be_done_is_said_in_a_line(reverser, mono, monkeypatch, argu
 def test_a_run_that_reads_no_text_is_refused(tmp_path, mono):
     rows = [{"sizes": f"{n % 7}", "target": "one"} for n in range(60)]
     run = seqlab.train(recipe(tmp_path, rows, {"sizes": "numbers"}), out=tmp_path / "run")
-    with pytest.raises(SeqlabError, match="does not make a text out of a text"):
+    with pytest.raises(SeqlabError, match="does not translate a single text into another"):
         seqlab.back_translate(run, str(mono), tmp_path / "pairs.tsv")

@@ -39,7 +39,7 @@ def test_short_and_long_sources_are_judged_apart(reverser):
 def test_without_metrics_nothing_is_judged_by_length(tmp_path):
     settings = recipe(tmp_path, reversals(), model={"kind": "recurrent-translator", "width": 4})
     seqlab.train(settings.changed({"training.steps": 1, "task.metrics": []}), out=tmp_path / "run")
-    assert "no metric is named" in run_command("evaluate", tmp_path / "run", "--by-length").exception.what
+    assert "--by-length needs a metric" in run_command("evaluate", tmp_path / "run", "--by-length").exception.what
 
 
 def test_samples_are_answers_to_held_out_examples(reverser):
@@ -65,7 +65,7 @@ def test_sources_that_are_too_long_are_judged_and_said(reverser, tmp_path):
     rows = [*reversals(9), {"source": "one " * 30, "target": "two"}]
     data = write_pairs(tmp_path / "long.jsonl", rows)
     run = reverser.changed({"task.longest": 20})
-    with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: judged as empty answers"):
+    with pytest.warns(Caution, match=r"1 of 10 sources have more than task.longest=20 tokens: scored as empty answers"):
         found = run.evaluate(data, metrics=["exact"])
     assert (found["exact"], found["too_long"]) == (90.0, 1)
     assert found["signature"]["too_long"] in found["notes"]
@@ -118,7 +118,9 @@ def test_n_best_and_alignments(reverser):
     assert answer["source_tokens"] == ["one", "two", "three", "<end>"]
     for one in answer["n_best"]:
         assert len(one["alignment"].split()) == len(one["tokens"])
-    assert "more than the hypotheses" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+    assert (
+        "--n-best 3 is more than --beam 2" in run_command("predict", reverser.folder, "--beam", 2, "--n-best", 3).output
+    )
 
 
 def test_every_line_of_a_plain_text_is_a_source(reverser, tmp_path):
@@ -187,9 +189,9 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     assert "does not answer with texts" in told.what
     assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
     told = run_command("evaluate", classes.folder, "--metric", "bleu,chrf").exception
-    assert told.what == "writes no texts that bleu and chrf could judge"
+    assert told.what == "writes no texts to score by bleu and chrf"
     assert "translation" in told.hint
-    with pytest.raises(SeqlabError, match="writes no texts that bleu could judge"):
+    with pytest.raises(SeqlabError, match="writes no texts to score by bleu"):
         classes.evaluate(metrics=["bleu"])
 
 
@@ -201,8 +203,10 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
         assert set(json.loads(found.stdout)) == fields
         assert picture.stat().st_size > 1000
         for wrong in (tmp_path, tmp_path / "picture.xyz"):
-            assert "no name of a picture" in run_command("inspect", command, reverser.folder, "--out", wrong).output
-    assert "no example 4000" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+            assert "not a picture file" in run_command("inspect", command, reverser.folder, "--out", wrong).output
+    assert (
+        "example 4000 does not exist" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+    )
 
 
 def test_gradients_reach_back_into_the_source(reverser):

@@ -152,7 +152,7 @@ def test_symbols_that_a_text_can_spell_have_no_role(tmp_path):
     folder = model(tmp_path / "m", user_defined_symbols="<mask>")
     assert "mask" not in load_tokenizer(folder).special
     (folder / "special_tokens_map.json").write_text('{"mask_token": "<mask>"}')
-    with pytest.raises(DataError, match=r"spiece\.model: .*'mask', stands for text"):
+    with pytest.raises(DataError, match=r"spiece\.model: .*'mask' but stands for text"):
         load_tokenizer(folder)
 
 
@@ -219,7 +219,7 @@ def test_tokens_behind_the_vocabulary(tmp_path):
             r"special_tokens_map\.json: 'pad_token' is '<s>', but '<pad>' in tokenizer_config\.json",
         ),
         ({"tokenizer_config.json": {"cls_token": 7}}, r"'cls_token' is 7, not the name of a token"),
-        ({"tokenizer_config.json": {"cls_token": "a"}}, r"'class', stands for text"),
+        ({"tokenizer_config.json": {"cls_token": "a"}}, r"'class' but stands for text"),
         ({"tokenizer_config.json": {"additional_special_tokens": ["<x>"]}}, r"'<x>' is not in the vocabulary"),
         ({"tokenizer_config.json": {"added_tokens_decoder": {"0": {"content": "<pad>"}}}}, r"'<pad>' has the id 0"),
         ({"tokenizer_config.json": {"added_tokens_decoder": {"x": {}}}}, r"'x' in 'added_tokens_decoder' has no token"),

@@ -117,7 +117,7 @@ def test_a_persons_own_tokenizer_is_not_kept(data, cache, monkeypatch):
 def test_faults_name_the_place(tmp_path, cache):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": [1, 2]}\n{"text": [3, -4]}\n')
-    with pytest.raises(DataError, match=r"a.jsonl, line 2: '-4' is no id"):
+    with pytest.raises(DataError, match=r"a.jsonl, line 2: '-4' is not an id"):
         fitted(settings("ids"), DataSettings(train=str(path), valid=[]))
     assert [one for one in cache.iterdir() if one.is_dir()] == []
 

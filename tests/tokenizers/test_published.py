@@ -184,7 +184,7 @@ def test_bad_folders(tmp_path):
         "a byte is missing": written(vocab_json=b'{"a": 0}', merges_txt=b""),
         "are not 0, 1, 2": written(vocab_json=b'{"a": 7}', merges_txt=b""),
         "not 0, 1": written(vocab_json=b'{"a": "x"}', merges_txt=b""),
-        "another kind": written(tokenizer_json=b'{"model": {"type": "Unigram"}}'),
+        "unsupported kind": written(tokenizer_json=b'{"model": {"type": "Unigram"}}'),
         "of BERT's kind": written(vocab_txt=b"[UNK]\n[UNK]\n[SEP]\n"),
         "SentencePiece": written(spm_model=b"nonsense"),
     }
@@ -229,15 +229,15 @@ BERT = {
         (BPE, "model", {"vocab": ["a"]}, "'vocab' is .*, not an object"),
         (BPE, "model", {"vocab": {**SIGNS, "ab": [257]}}, "are not 0, 1, 2"),
         (BPE, "model", {"vocab": {"a": True, "b": 0}}, "are not 0, 1, 2"),
-        (BPE, "model", {"merges": [1, 2]}, "1 in the merges is no pair"),
-        (BPE, "model", {"merges": [["a", 2]]}, "in the merges is no pair"),
-        (BPE, "model", {"merges": ["a b c"]}, "in the merges is no pair"),
+        (BPE, "model", {"merges": [1, 2]}, "1 in the merges is not a pair"),
+        (BPE, "model", {"merges": [["a", 2]]}, "in the merges is not a pair"),
+        (BPE, "model", {"merges": ["a b c"]}, "in the merges is not a pair"),
         (BPE, "model", {"merges": {"a": "b"}}, "'merges' is .*, not a list"),
         (BPE, "model", {"ignore_merges": True}, "'ignore_merges' is True, which is not implemented"),
         (BPE, "model", {"dropout": 0.1}, r"'dropout' is 0\.1, which"),
         (BPE, "model", {"continuing_subword_prefix": "@@"}, "'continuing_subword_prefix' is '@@'"),
         (BPE, "model", {"end_of_word_suffix": "</w>"}, "'end_of_word_suffix' is '</w>'"),
-        (BPE, "model", {"type": ["BPE"]}, "another kind"),
+        (BPE, "model", {"type": ["BPE"]}, "unsupported kind"),
         (BPE, "pre_tokenizer", {"use_regex": False}, "'use_regex' is False"),
         (BERT, "model", {"max_input_chars_per_word": 50}, "'max_input_chars_per_word' is 50"),
         (BERT, "model", {"continuing_subword_prefix": "@@"}, "'continuing_subword_prefix' is '@@'"),
@@ -262,7 +262,7 @@ def test_bad_or_foreign_parts_of_a_tokenizer_json(whole, section, change, said, 
 @pytest.mark.parametrize("content", ['{"version": "1.0"}', '{"added_tokens": []}'])
 def test_a_file_of_others_is_not_called_a_damaged_one_of_ours(content, tmp_path):
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(DataError, match="another kind"):
+    with pytest.raises(DataError, match="unsupported kind"):
         load_tokenizer(tmp_path)
 
 
@@ -274,7 +274,7 @@ def test_a_file_of_nobody_may_have_been_downloaded(content, tmp_path):
 
 
 def test_the_kind_that_is_asked_for(bert):
-    with pytest.raises(DataError, match=r"a wordpiece vocabulary .* set tokenizer\.kind=wordpiece"):
+    with pytest.raises(DataError, match=r"is a wordpiece vocabulary, not bpe; set tokenizer\.kind=wordpiece"):
         ByteBPETokenizer.fit([], ByteBPETokenizer.Settings(vocab=str(bert["cased"])))
     with pytest.raises(DataError, match="wordpiece"):
         SentencePieceTokenizer.fit([], SentencePieceTokenizer.Settings(model=str(bert["cased"])))

@@ -118,7 +118,7 @@ def test_bad_models(tmp_path):
         with pytest.raises(DataError, match=r"bad\.model: not a SentencePiece model"):
             learn(model=str(path))
     path.write_bytes(somebodys_model(treat_whitespace_as_suffix=True))
-    with pytest.raises(DataError, match="behind the words"):
+    with pytest.raises(DataError, match="after the words"):
         learn(model=str(path))
     with pytest.raises(DataError, match="no published vocabulary"):
         learn(model=str(tmp_path / "none.model"))

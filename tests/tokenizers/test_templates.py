@@ -206,12 +206,14 @@ def test_what_does_not_fit():
         Template("A", "A B:x")
     with pytest.raises(RecipeError, match="no mask token"):
         Frame(Template("mask A", "A B"), LEARNED.special)
-    with pytest.raises(RecipeError, match=r"<other>.*no special token of this vocabulary.*<turn>"):
+    with pytest.raises(RecipeError, match=r"<other>.*not a special token of this vocabulary.*<turn>"):
         Frame(Template("<other> A", "A B"), LEARNED.special)
     frame, text = frame_of(LEARNED), LEARNED.encode("a b c d")
     with pytest.raises(DataError, match="3 tokens leave no room for a text beside 3"):
         frame.cut(text, text, 3)
     with pytest.raises(DataError, match="a text of 4 tokens leaves no room for the other in 7"):
         frame.windows(text, text, 7, 0)
-    with pytest.raises(DataError, match="room for 2 tokens of the text cannot overlap by 2; the stride is at most 1"):
+    with pytest.raises(
+        DataError, match="room for 2 tokens of the text cannot overlap by 2; set the stride to at most 1"
+    ):
         frame.windows(text, None, 4, 2)

@@ -127,7 +127,7 @@ def test_all_damaged(killed, server, tmp_path: Path) -> None:
     last = output.splitlines()[-1]
     assert last == f"error: {copy / 'checkpoints'}: all checkpoints are damaged; remove them to start again"
     assert differences(before, outcome(copy)) == []
-    with pytest.raises(RunError, match="has no whole checkpoint"):
+    with pytest.raises(RunError, match="has no intact checkpoint"):
         load(copy)
 
     shutil.rmtree(copy / "checkpoints")

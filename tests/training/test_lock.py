@@ -56,7 +56,7 @@ def test_two_trainings_into_one_folder_at_once(file: str, whole, server, tmp_pat
     codes = [child.wait() for child in children]
     assert sorted(codes) == [0, 2], [child.output for child in children]
     refused = children[codes.index(2)].output
-    assert is_refusal(refused, children[codes.index(0)].id) or "there is a run here already" in refused, refused
+    assert is_refusal(refused, children[codes.index(0)].id) or "already holds a run" in refused, refused
     assert differences(whole, outcome(run)) == []
 
 

@@ -125,13 +125,13 @@ def test_the_command_line(server, tmp_path: Path) -> None:
     assert server.run(*command)[0] == 0
     code, output = server.run(*command, "training.steps=30")
     assert code == 0, output
-    assert f"{tmp_path / 'run'} goes on from step 20 of 30" in output
+    assert f"{tmp_path / 'run'} continues from step 20 of 30" in output
     assert read_log(tmp_path / "run/log.jsonl")[-1]["step"] == 30
     code, output = server.run(*command, "training.steps=30")
-    assert "is finished already (step 30)" in output
+    assert "is already finished (step 30)" in output
     code, output = server.run(*command)
     assert (code, output.count("\n")) == (2, 1)
-    assert "training.steps was 30, now 20 (steps can be added, not taken away)" in output
+    assert "training.steps was 30, now 20 (steps can be added, not removed)" in output
 
 
 # ------------------------------------------------------------------------ where it cannot be

@@ -52,7 +52,7 @@ def test_other_settings_are_listed(command, server, tmp_path: Path) -> None:
     assert output.count("\n") == 1
     code, output = server.run(*command)
     assert (code, output.count("\n")) == (2, 1)
-    assert "there is a run here already" in output
+    assert "already holds a run" in output
     assert differences(before, outcome(tmp_path / "run")) == []
 
 

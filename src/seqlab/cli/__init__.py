@@ -1,4 +1,4 @@
-"""The command line. Each command is one thin file, loaded only when it is called."""
+"""The command line. Each command is one thin module, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import click
 
 COMMANDS = {
     "train": "Train a recipe into a run folder.",
-    "evaluate": "Measure a run on held-out data.",
-    "predict": "Answers of a run: classes, tags, forecasts, translations.",
-    "back-translate": "Make pairs of untranslated text with a run in the other direction.",
+    "evaluate": "Evaluate a run on held-out data.",
+    "predict": "Predict classes, tags, forecasts or translations with a run.",
+    "back-translate": "Make training pairs from monolingual text, with a run that translates the other way.",
     "generate": "Continue a prompt.",
-    "score": "Log-probability and perplexity of lines; ranking; next words.",
-    "metrics": "Judge texts of any system by references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
-    "compare": "Train several recipes under one budget: one table, one plot.",
+    "score": "Score lines: log-probability and perplexity, ranking, next words.",
+    "metrics": "Score the output of any system against references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
+    "compare": "Train several recipes on the same budget: one table, one plot.",
     "study": "Repeat a classic study: several trainings, one table, one picture.",
-    "mix": "Make one run that averages the predictions of several.",
-    "average": "Make one run that averages the weights of a run's last checkpoints.",
+    "mix": "Combine several runs into one that averages their predictions.",
+    "average": "Average the weights of a run's last checkpoints into a new run.",
     "accept": "Accept files of a run folder that were edited by hand.",
-    "ngram": "Size and sparsity of n-gram models; ARPA files.",
-    "inspect": "Look inside a run: gradients through time, the loss around its weights.",
+    "ngram": "Show the size and sparsity of n-gram models; export and import ARPA files.",
+    "inspect": "Look inside a run: gradients through time, loss surface, attention, beam search.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, print one, or explain its keys.",
-    "data": "Look at data before training on it, and at the cache.",
+    "data": "Check data before training on it; list and clear the cache.",
     "doctor": "Report what this machine has, and test seqlab on it.",
-    "completion": "Print a script for the completion of bash, zsh or fish.",
+    "completion": "Print a completion script for bash, zsh or fish.",
     "demo": "Train an n-gram, an LSTM and a GPT on built-in text, compare them, and mix them.",
 }
 
 
 class Lazy(click.Group):
-    """Knows its commands by name, and imports one only to run it."""
+    """A group that knows its commands by name and imports each one only when it is needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -79,17 +79,17 @@ def group(context: click.Context) -> None:
 
 
 def main() -> None:
-    """Run a command; what a person can put right is one line on stderr and exit code 2."""
-    if "WORLD_SIZE" in os.environ:  # each rank's DDP would warn of a setting that is meant
+    """Run a command; an error the user can correct is one line on stderr and exit code 2."""
+    if "WORLD_SIZE" in os.environ:  # otherwise DDP warns on each rank about a setting that is intended
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a character shows `?`, and nothing crashes
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character the terminal lacks becomes `?` instead of an error
         sys.stdout.reconfigure(errors="replace")
     try:
         with cautions():
             code = group(prog_name="seqlab", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
-    except BrokenPipeError:  # whoever read the output has seen enough; what is left must not be flushed at exit
+    except BrokenPipeError:  # the reader has closed the pipe; the rest must not be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
@@ -101,7 +101,7 @@ def main() -> None:
 
 @contextmanager
 def cautions() -> Iterator[None]:
-    """Every Caution of the library is one line on stderr, the same one once."""
+    """Print each Caution of the library as one line on stderr, and repeated ones only once."""
     from seqlab.errors import Caution
 
     with warnings.catch_warnings():
@@ -120,7 +120,7 @@ def cautions() -> Iterator[None]:
 
 
 def _told(error: Exception) -> int:
-    """One line for a person, and the exit code; what nobody foresaw is raised again."""
+    """Print an error as one line and return the exit code; re-raise an unexpected error."""
     from seqlab.errors import SeqlabError
 
     if type(error).__name__ == "Interrupted":  # by name: its module needs torch

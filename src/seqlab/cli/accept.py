@@ -11,10 +11,10 @@ import click
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def accept(run: str, as_json: bool) -> None:
-    """Accept the files of RUN as they are: recipe.yaml, model.yaml and tokenizer/.
+    """Accept the files of RUN in their present state: recipe.yaml, model.yaml and tokenizer/.
 
-    A run whose files were edited, removed or added since it was trained is refused by all commands, because it may
-    compute something else. This prints what differs, and writes the manifest anew.
+    All commands refuse a run whose files were edited, removed or added since it was trained, because it may compute
+    something else. This command prints the differences and rewrites the manifest.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.errors import RunError
@@ -23,7 +23,7 @@ def accept(run: str, as_json: bool) -> None:
 
     folder = Path(run)
     if not folder.is_dir():
-        raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+        raise RunError(f"no run folder '{folder}'", hint="make one with `seqlab train`")
     with RunLock(folder):
         found = accepted(folder)
     if as_json:

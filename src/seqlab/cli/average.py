@@ -11,15 +11,15 @@ from seqlab.cli.options import device
 
 @click.command(epilog="Example: seqlab average runs/mine --last 5 --out runs/averaged")
 @click.argument("run")
-@click.option("--out", required=True, metavar="FOLDER", help="Where the new run goes.")
-@click.option("--last", default=5, show_default=True, type=click.IntRange(2), help="How many checkpoints.")
+@click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
+@click.option("--last", default=5, show_default=True, type=click.IntRange(2), help="Number of checkpoints to average.")
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def average(run: str, out: str, last: int, device: str, code: str | None, as_json: bool) -> None:
-    """One run whose weights are the mean of those of the newest checkpoints of RUN.
+    """Average the weights of the newest checkpoints of RUN into a new run.
 
-    A run keeps as many checkpoints as its training.keep says, one at every training.checkpoint_every steps.
+    A run saves a checkpoint every training.checkpoint_every steps and keeps the newest training.keep of them.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.runs.averaging import average as averaged

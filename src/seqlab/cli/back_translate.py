@@ -14,13 +14,17 @@ from seqlab.cli.options import device
 @click.command(epilog="Example: seqlab back-translate runs/en-de mono.en --temperature 1 --out synthetic.tsv")
 @click.argument("run")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--out", required=True, metavar="FILE", help="The pairs, .tsv or .jsonl.")
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses of the search; 1 is greedy, the recipe's by default.")
-@click.option("--temperature", type=click.FloatRange(0), help="Draw token by token instead; 1 as the model predicts.")
-@click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same draws.")
-@click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@click.option("--out", required=True, metavar="FILE", help="Where to write the pairs: .tsv or .jsonl.")
+@click.option("--beam", type=click.IntRange(1), help="Beam size; 1 is greedy. The recipe's by default.")
+@click.option(
+    "--temperature", type=click.FloatRange(0), help="Sample instead; 1 samples from the model's distribution."
+)
+@click.option(
+    "--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same samples."
+)
+@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def back_translate(
     run: str,
@@ -34,12 +38,12 @@ def back_translate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Pairs to train on: each line of FILE, or of the input, is a target, and what RUN makes of it is the source.
+    """Make training pairs: each line of FILE, or of standard input, is a target, and its translation by RUN the source.
 
-    RUN translates from target to source. Lines that are empty, too long or answered by nothing are left out.
+    RUN translates from target to source. Lines are left out if they are empty, too long or have an empty translation.
     """
     if beam is not None and temperature is not None:
-        raise click.UsageError("--beam searches and --temperature draws: leave one of them out")
+        raise click.UsageError("--beam searches and --temperature samples: leave one of them out")
     if temperature is not None and not math.isfinite(temperature):
         raise click.UsageError(f"--temperature {temperature} is not a finite number")
     from seqlab.cli.display import Bar
@@ -59,5 +63,5 @@ def back_translate(
     click.echo(f"{made.written:,} pairs{left}: {out}")
     source, target = map(json.dumps, made.columns)
     named = [f"data.train=[PAIRS, {json.dumps(out)}]", f"data.columns={{source: {source}, target: {target}}}"]
-    click.echo("with PAIRS that have the same columns:")
+    click.echo("to train on them together with PAIRS that have the same columns:")
     click.echo(f"try: seqlab train translation/transformer {' '.join(map(shlex.quote, named))}")

@@ -16,17 +16,19 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Trainings of each.")
-@click.option("--out", default="runs/compare", show_default=True, help="The folder for the runs and the plot.")
-@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each recipe.")
+@click.option(
+    "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each with."
+)
+@click.option("--out", default="runs/compare", show_default=True, help="Folder for the runs and the plot.")
+@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: str | None, as_json: bool) -> None:
-    """Train each RECIPE under one equal budget and show which one wins, and what it cost: one table, one plot.
+    """Train each RECIPE on the same budget and show which one wins, and at what cost: one table, one plot.
 
-    Texts that are written are also judged by the length of their sources.
+    Models that write texts, such as translators, are also compared by the length of the source.
 
-    KEY=VALUE sets a key in all of them. Runs that are finished in the folder already are taken as they are.
+    KEY=VALUE sets a key in all recipes. Runs that are already finished in the folder are reused.
     """
     from seqlab.cli.display import Bar
     from seqlab.runs.comparison import compare as run_all
@@ -53,7 +55,7 @@ def check_budget(budget: str) -> None:
     try:
         seconds(budget)
     except ValueError as error:
-        raise RecipeError(f"'{budget}' is no budget", where="--budget", hint=str(error)) from None
+        raise RecipeError(f"'{budget}' is not a valid budget", where="--budget", hint=str(error)) from None
 
 
 def _loaded(name: str, overrides: list[str]) -> Recipe:
@@ -68,7 +70,7 @@ def _loaded(name: str, overrides: list[str]) -> Recipe:
 
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
-    """The table, quality by source length where texts are written, what speaks against them, and the plots."""
+    """Print the table, quality by source length for models that write texts, cautions and the plots."""
     from seqlab.runs.comparison import by_length, cautions, rows, unit
 
     bins = by_length(results)
@@ -149,6 +151,6 @@ def draw_by_length(bins: list[Bin], metric: str, path: Path) -> Path:
 
     lines = {name: [[(place, own["figures"][name]) for place, own in enumerate(bins)]] for name in bins[0]["figures"]}
     ticks = [f"{own['shortest']}–{own['longest']}\n{own['lines']:,} lines" for own in bins]
-    title = "Who holds up where sources are long?"
+    title = "Which model holds up on long sources?"
     curves(lines, path, title, "characters of the source", f"held-out {metric}", ticks)
     return path

@@ -1,4 +1,4 @@
-"""`seqlab completion`, and what shells are told: names of recipes, and keys of a recipe."""
+"""`seqlab completion`, and the completion of recipe names and recipe keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command(epilog="Example: seqlab completion fish > ~/.config/fish/completions/seqlab.fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a script that teaches SHELL the commands, options, recipes and recipe keys of seqlab.
+    """Print a script that lets SHELL complete the commands, options, recipes and recipe keys of seqlab.
 
-    For bash, this line belongs into ~/.bashrc: eval "$(seqlab completion bash)"; for zsh likewise.
+    For bash, add `eval "$(seqlab completion bash)"` to ~/.bashrc; for zsh, `eval "$(seqlab completion zsh)"` to
+    ~/.zshrc.
     """
     made = get_completion_class(shell)
     assert made is not None
@@ -22,7 +23,7 @@ def completion(shell: str) -> None:
 
 
 def recipe_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Shipped recipes; and files, which the shell knows better."""
+    """Complete the shipped recipes; leave files to the shell."""
     from seqlab.recipe_tree import described
 
     known = described()
@@ -31,7 +32,7 @@ def recipe_names(context: click.Context, parameter: click.Parameter, typed: str)
 
 
 def recipe_keys(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """`key=` for the keys of the recipe that was named, with what each means; values where there are few."""
+    """Complete `key=` for the keys of the named recipe, with their meanings; and the values of keys that have few."""
     from seqlab.errors import SeqlabError
     from seqlab.recipe import Recipe
     from seqlab.recipe_keys import SECTIONS, RecipeKey, keys_in, section_keys

@@ -1,4 +1,4 @@
-"""`seqlab data`: look at data before training on it, and at what is kept of it."""
+"""`seqlab data`: check data before training on it, and manage the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True, epilog="Example: seqlab data check train.txt --valid valid.txt")
 @click.pass_context
 def data(context: click.Context) -> None:
-    """Look at data before training on it, and at the cache."""
+    """Check data before training on it; list and clear the cache."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -25,31 +25,32 @@ def data(context: click.Context) -> None:
     "--valid",
     multiple=True,
     metavar="FILE",
-    help="Validation data: lines that are in FILE... too are a fault.",
+    help="Validation data; lines that also occur in FILE are a fault.",
 )
 @click.option(
     "--max-line",
     default=10_000,
     show_default=True,
     type=click.IntRange(1),
-    help="Longest line, in characters.",
+    help="Report lines that have more characters than this.",
 )
 @click.option(
-    "--keep", default=3, show_default=True, type=click.IntRange(1), help="How many places of each kind to list."
+    "--keep", default=3, show_default=True, type=click.IntRange(1), help="Number of places to list for each kind."
 )
 @click.option(
     "--format",
     default="auto",
     type=click.Choice(["auto", "txt", "jsonl", "csv", "tsv", "fasta", "conll", "conllu"]),
-    help="Format of all FILEs; by default that of each extension, and conll where every line has as many columns.",
+    help="Format of all FILEs; by default given by the extension, or conll if all lines have equally many columns.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, format: str, as_json: bool) -> None:
-    """Find what is wrong with data files: how often, and the first places by file, line and byte.
+    """Find faults in data files.
 
-    FILE may be a file, a folder or a pattern; .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet
-    and .npy files parsed, and words in columns (CoNLL) compared by sentence. The exit code is 1 when there are
-    faults, and 0 when there are none or only notes, such as empty lines.
+    Shows how often each fault occurs, and the first places by file, line and byte. FILE may be a file, a folder or a
+    pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and .npy files are parsed, and words in
+    columns (CoNLL) are compared by sentence. The exit code is 1 if there are faults, and 0 if there are none, or only
+    notes such as empty lines.
     """
     from seqlab.data.checks.report import examine
 
@@ -101,13 +102,13 @@ def _count(number: int, noun: str, several: str | None = None) -> str:
 
 
 @data.command(epilog="Example: seqlab data cache --clear 30d")
-@click.option("--clear", metavar="AGE", help="Remove what lay unused for so long, such as 12h or 30d; or `all`.")
+@click.option("--clear", metavar="AGE", help="Remove entries unused for this long, such as 12h or 30d; or `all`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def cache(clear: str | None, as_json: bool) -> None:
-    """List what is kept so that it need not be made twice: encoded texts and learnt tokenizers.
+    """List the cache of encoded texts and learnt tokenizers.
 
-    The folder is that of the variable SEQLAB_CACHE. When it grows over SEQLAB_CACHE_LIMIT (20GB), what lay unused
-    for the longest time is removed. Nothing that a process uses is ever removed.
+    The environment variable SEQLAB_CACHE names its folder. When the cache exceeds SEQLAB_CACHE_LIMIT (20GB), the least
+    recently used entries are removed. Entries that a process is using are never removed.
     """
     import time
 
@@ -135,7 +136,7 @@ def cache(clear: str | None, as_json: bool) -> None:
 
 
 def _age(text: str) -> float:
-    """Seconds; `all` is 0."""
+    """Return an age in seconds; `all` is 0."""
     import re
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())

@@ -15,12 +15,12 @@ RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 
 @click.command(epilog="Example: seqlab demo --budget 20s --out runs/quick")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each model.")
-@click.option("--out", default="runs/demo", show_default=True, help="The folder for the runs and the plot.")
+@click.option("--out", default="runs/demo", show_default=True, help="Folder for the runs and the plot.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(budget: str, out: str, as_json: bool) -> None:
-    """Train a 5-gram, an LSTM and a GPT on the running Python's own documentation, the same time each; then mix them.
+    """Train a 5-gram, an LSTM and a GPT on Python's own documentation, for the same time each; then mix them.
 
-    The table and the plot show which predicts held-out text best, and what the mixture of the three adds.
+    The table and the plot show which model predicts held-out text best, and what the mixture of the three adds.
     """
     from seqlab.cli.compare import check_budget, report
     from seqlab.cli.display import Bar
@@ -49,7 +49,7 @@ def demo(budget: str, out: str, as_json: bool) -> None:
 
 
 def _explain(parts: list[Result], mixture: Result) -> None:
-    """What the mixture is made of, and why it is ahead if it is."""
+    """Explain what the mixture is made of, and why it wins if it does."""
     from seqlab.runs.comparison import predicted
     from seqlab.runs.run import load
 
@@ -58,14 +58,14 @@ def _explain(parts: list[Result], mixture: Result) -> None:
     click.echo(f"The mixture averages the probabilities of the three ({weights}; fitted on the held-out text).")
     unit = predicted(parts)
     if mixture.metrics[unit] < 0.99 * min(part.metrics[unit] for part in parts):
-        click.echo("It wins because its parts err in different places: the 5-gram knows the phrases that it has seen,")
-        click.echo("the nets know what may follow phrases that nobody has seen.")
+        click.echo("It wins because its parts make different mistakes: the 5-gram remembers the phrases it has seen,")
+        click.echo("while the neural networks generalise to phrases they have not.")
     else:
-        click.echo("The nets have learned too little in this time to add to the 5-gram: give them a longer --budget.")
+        click.echo("The neural networks have learned too little to improve on the 5-gram: set a longer --budget.")
 
 
 def _free(folder: Path) -> Path:
-    """The folder, or the next that is free: a demo can be run again."""
+    """Return the folder, or the next one that is free, so that the demo can be run again."""
     number, free = 2, folder
     while free.exists():
         free, number = folder.with_name(f"{folder.name}-{number}"), number + 1

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, a line now and then elsewhere."""
+"""Progress display: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from seqlab.data.progress import readable_size as size
 from seqlab.data.progress import shown_by
 
 PATIENCE = 1.0
-"""Seconds that work takes before a line is worth it where there is no bar."""
+"""Seconds before work is worth a line where there is no bar."""
 
 
 class Bar:
-    """Watches a training, and shows long work before it (reading, encoding)."""
+    """Shows the progress of training, and of long work before it (reading, encoding)."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
         self.name, self.quiet = name, quiet
@@ -72,7 +72,7 @@ class Bar:
         if not self.quiet:
             self.console.print(Text.assemble((self.name, "dim"), " ", message), soft_wrap=True)
 
-    # ------------------------------------------------------------ work that is no training
+    # ------------------------------------------------------------ work other than training
 
     def begin(self, what: str, total: int | None) -> None:
         self.what, self.done, self.told, self.clock = what, 0, False, time.perf_counter()

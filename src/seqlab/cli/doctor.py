@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: seqlab doctor --device cpu --json > report.json")
 @device
 @click.option("--test/--no-test", default=True, help="Whether to run the self-test, which takes up to a minute.")
-@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes: they are tested too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, to be sent with a report of a problem.")
+@click.option("--code", metavar="FILE", help="A Python file that registers your own classes; they are tested too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, to attach to a bug report.")
 def doctor(device: str, test: bool, code: str | None, as_json: bool) -> None:
-    """Report what this machine has and which way seqlab computes on it, and test seqlab on a device.
+    """Report what this machine has and how seqlab computes on it, and test seqlab on a device.
 
-    The self-test compares every cell, language model and translator on the device, in float32, with the CPU in double
-    precision. The exit code is 1 when a check fails. To look at data instead, use `seqlab data check`.
+    The self-test runs every cell, language model and translator on the device in float32, and compares the results with
+    the CPU in double precision. The exit code is 1 if a check fails. To check data instead, use `seqlab data check`.
     """
     import time
 
@@ -52,7 +52,7 @@ def doctor(device: str, test: bool, code: str | None, as_json: bool) -> None:
 
 
 def _tested(device: torch.device, quiet: bool) -> tuple[list[Check], list[Left]]:
-    """Each line as soon as it is known: that is the progress."""
+    """Run the self-test and print each line as soon as it is known, which also shows the progress."""
     from seqlab.doctor.selftest import Check, self_test
 
     if not quiet:
@@ -82,7 +82,7 @@ def _print_summary(checks: list[Check], failed: int, seconds: float, device: tor
     passed = len(checks) - failed
     click.echo(f"\n{passed} of {len(checks)} checks passed on {device} in {seconds:.0f} s")
     if failed:
-        click.echo("Do not trust figures of what failed. Send `seqlab doctor --json` with a report of the problem.")
+        click.echo("Do not trust results that depend on what failed. Attach `seqlab doctor --json` to a bug report.")
 
 
 def _print_report(found: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def _print_report(found: dict[str, Any]) -> None:
     cores = f"{processor['usable_cores']} of {processor['cores']} cores usable, torch threads: {processor['threads']}"
     _say("processor", f"{processor['name']}, {processor['torch_instructions']}, {cores}")
     sizes = {"": memory["bytes"], " available": memory["available"], " limit of the container": memory["limit"]}
-    _say("memory", ", ".join(f"{size(value)}{name}" for name, value in sizes.items() if value) or "not known")
+    _say("memory", ", ".join(f"{size(value)}{name}" for name, value in sizes.items() if value) or "unknown")
     for one in found["devices"]:
         _say(one["device"], f"{one['name']}, {size(one['bytes'])}")
     if not found["devices"]:
@@ -120,7 +120,7 @@ def _compiler(about: dict[str, Any]) -> str:
     if about["found"] is None or not about["decoding"]:
         return "; ".join(about["problems"]) or "none"
     tools = about["found"]
-    used = ", ".join(tools["instructions"]) or "no vector instructions of its own"
+    used = ", ".join(tools["instructions"]) or "no special vector instructions"
     made = f"compiled now in {about['seconds']:.0f} s" if about["compiled_now"] else "from the cache"
     return f"{tools['compiler']} ({tools['version']}), OpenMP, {tools['architecture']}: {used}; kernels {made}"
 

@@ -10,39 +10,46 @@ import click
 from seqlab.cli.options import checkpoint, device, picture, settings_among
 
 CAUTIONS = ("scores", "changed", "overlap")
-"""Entries of a signature that are printed as notes, on lines of their own."""
+"""Entries of a signature that are printed as notes, on separate lines."""
 
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
 @click.argument("run")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
+@click.option("--data", multiple=True, metavar="FILE", help="Evaluate on FILE instead of the run's held-out data.")
 @click.option(
     "--scramble",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
     help="Also measure with the inner letters of this share of the words permuted (Aoccdrnig to a rscheearch).",
 )
-@click.option("--metric", metavar="NAME,...", help="Judge what is written by these: bleu, chrf, ter, rouge, wer, ...")
-@click.option("--by-length", is_flag=True, help="Judge what is written for short and for long sources also apart.")
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
+@click.option("--metric", metavar="NAME,...", help="Metrics for written texts: bleu, chrf, ter, rouge, wer, ...")
+@click.option("--by-length", is_flag=True, help="Also score written texts separately by the length of the source.")
+@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that write texts; 1 is greedy.")
 @click.option(
     "--errors",
     is_flag=True,
-    help="Also show what to look at next: what is taken for what, calibration, the worst and most surprising examples "
-    "(of the data as they are, also with --scramble).",
+    help="Also analyse the errors: confusions, calibration, the worst and the most surprising examples "
+    "(of the unscrambled data, even with --scramble).",
 )
-@click.option("--worst", default=10, show_default=True, type=click.IntRange(1), help="So many examples of each kind.")
+@click.option(
+    "--worst",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Number of examples of each kind in --errors.",
+)
 @click.option(
     "--out",
     metavar="FILE",
     callback=picture,
-    help="The picture of --errors: .png, .svg or .pdf; in the run folder by default, with --json only if named.",
+    help="Where to save the picture of --errors: .png, .svg or .pdf. In the run folder by default; with --json only if "
+    "given.",
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
+@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: str,
@@ -61,10 +68,10 @@ def evaluate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Measure RUN on its held-out data, or on FILE: each token is scored exactly once.
+    """Evaluate RUN on its held-out data, or on FILE. Each token is scored exactly once.
 
-    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
-    or data.documents=line.
+    KEY=VALUE sets how FILE is read if it differs from the training data: data.columns.text=body, data.format=csv or
+    data.documents=line.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
@@ -76,22 +83,22 @@ def evaluate(
 
     others, reading = settings_among(settings)
     if others:
-        raise click.UsageError(f"'{others[0]}' is no setting of how data are read; name files with --data")
+        raise click.UsageError(f"'{others[0]}' does not set how data is read; name files with --data")
     if reading and not data:
-        raise click.UsageError(f"{reading[0]} is for other data than the run's own: add --data FILE")
+        raise click.UsageError(f"{reading[0]} applies only to data other than the run's own: add --data FILE")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded.changed(reading) if reading else loaded
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
     if by_length and judges is None:
-        raise RunError("writes no texts, whose sources are short or long", where=run, hint="leave --by-length out")
+        raise RunError("writes no texts to score by source length", where=run, hint="leave --by-length out")
     if out is not None and not errors:
-        raise click.UsageError("--out names the picture of --errors: add it")
+        raise click.UsageError("--out names the picture of --errors: add --errors")
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
     if metrics is not None:
-        metrics_of(metrics)  # a name that is none is better said now than after the work
+        metrics_of(metrics)  # report an unknown name before the work, not after it
     if by_length and not (judges if metrics is None else metrics):
-        raise RunError("no metric is named that judges by length", where=run, hint="add --metric bleu")
+        raise RunError("--by-length needs a metric", where=run, hint="add --metric bleu")
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):
         columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
@@ -108,7 +115,7 @@ def evaluate(
 
     bins = columns["value"].pop("by_length", [])
     for found in columns.values():
-        found.pop("notes", None)  # they were said as warnings
+        found.pop("notes", None)  # already printed as warnings
     if not columns["value"].get("too_long"):
         columns["value"].pop("too_long", None)
     signatures = [found.pop("signature") for found in columns.values()]
@@ -137,7 +144,7 @@ def _draw(report: dict[str, Any], out: str | None, folder: Path, err: bool) -> N
 
 
 def _by_variable(figures: dict[str, float]) -> dict[str, dict[str, float]]:
-    """{"mse.temperature": 0.3} → {"temperature": {"mse": 0.3}}: the figures of each variable of a forecast."""
+    """Group figures by the variable of a forecast: {"mse.temperature": 0.3} → {"temperature": {"mse": 0.3}}."""
     found: dict[str, dict[str, float]] = {}
     for name, value in figures.items():
         figure, dot, variable = name.partition(".")

@@ -13,17 +13,21 @@ from seqlab.cli.options import checkpoint, device
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
 @click.argument("run")
-@click.option("--prompt", default="", help="What the text begins with.")
-@click.option("--tokens", type=click.IntRange(1), help="The most new tokens.")
-@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; above 1 is wilder.")
-@click.option("--top-k", type=click.IntRange(1), help="Only the K most likely tokens.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the most likely tokens that sum to P.")
-@click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with B hypotheses instead.")
-@click.option("--samples", default=1, type=click.IntRange(1), help="How many texts.")
+@click.option("--prompt", default="", help="The beginning of the text.")
+@click.option("--tokens", type=click.IntRange(1), help="Maximum number of new tokens.")
+@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; higher is more random.")
+@click.option("--top-k", type=click.IntRange(1), help="Sample only from the K most likely tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Sample only from the most likely tokens whose probabilities sum to P.",
+)
+@click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with this beam size instead.")
+@click.option("--samples", default=1, type=click.IntRange(1), help="Number of texts.")
 @click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(
     run: str,
@@ -40,16 +44,16 @@ def generate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Continue a prompt with RUN. A single text is printed as it is made.
+    """Continue a prompt with RUN. A single text is printed as it is generated.
 
-    For a translator the prompt is the source, and only what it writes is printed.
+    For a translator, the prompt is the source, and only the translation is printed.
     """
     from seqlab.cli.streams import note_unknown
     from seqlab.runs.run import load
     from seqlab.tasks.abilities import Writes
 
     if beam is not None and any(option is not None for option in (temperature, top_k, top_p)):
-        raise click.UsageError("--beam searches and does not sample: leave out --temperature, --top-k and --top-p")
+        raise click.UsageError("--beam searches instead of sampling: leave out --temperature, --top-k and --top-p")
     for name, value in {"--temperature": temperature, "--top-p": top_p}.items():
         if value is not None and not math.isfinite(value):
             raise click.UsageError(f"{name} {value} is not a finite number")
@@ -69,7 +73,7 @@ def generate(
     else:
         choose = loaded.choose(seed, temperature, top_k, top_p)
         pieces = (piece for _, piece in loaded.stream([prompt], choose=choose, tokens=tokens))
-        first = next(pieces)  # a prompt that cannot be read is told before anything is printed
+        first = next(pieces)  # an unreadable prompt is an error before anything is printed
         for piece in chain((begins, first), pieces):
             click.echo(piece, nl=False)
         click.echo()

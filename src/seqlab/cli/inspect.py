@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: seqlab inspect gradients runs/mine --out gradients.png")
 def inspect() -> None:
-    """Look inside a run: why training fails, where the loss falls, what is looked at, what a search tries."""
+    """Look inside a run: gradients through time, the loss around its weights, attention, beam search."""
 
 
 out = click.option(
     "--out",
     metavar="FILE",
     callback=picture,
-    help="The picture: .png, .svg or .pdf; in the run folder by default.",
+    help="Where to save the picture: .png, .svg or .pdf; in the run folder by default.",
 )
-code = click.option("--code", metavar="FILE", help="The file that the run was trained with.")
+code = click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
 rows = click.option(
-    "--rows", default=16, show_default=True, type=click.IntRange(1), help="Held-out windows or examples to look at."
+    "--rows", default=16, show_default=True, type=click.IntRange(1), help="Number of held-out windows or examples."
 )
 
 
 @inspect.command(epilog="Example: seqlab inspect gradients runs/mine --length 200 --json")
 @click.argument("run")
-@click.option("--length", default=100, show_default=True, type=click.IntRange(2), help="Positions to look back.")
+@click.option(
+    "--length", default=100, show_default=True, type=click.IntRange(2), help="Number of positions to look back."
+)
 @rows
 @out
 @checkpoint
@@ -52,7 +54,10 @@ def gradients(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """How far back gradients of RUN reach, what its recurrent matrices do to them, and what its gates do."""
+    """Show how far back the gradients of RUN reach.
+
+    Also shows what its recurrent matrices do to gradients, and how far its gates are open.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health
     from seqlab.models.language_model import LanguageModel
@@ -84,9 +89,14 @@ def gradients(
 @click.argument("run")
 @click.option("--points", default=21, show_default=True, type=click.IntRange(3, 201), help="Points in each direction.")
 @click.option(
-    "--span", type=click.FloatRange(0, min_open=True), help="How far to go along the gradient; a few steps by default."
+    "--span", type=click.FloatRange(0, min_open=True), help="Distance along the gradient; a few steps by default."
 )
-@click.option("--clip", default=None, type=click.FloatRange(0, min_open=True), help="Clip here; as trained by default.")
+@click.option(
+    "--clip",
+    default=None,
+    type=click.FloatRange(0, min_open=True),
+    help="Clip gradients at this norm; as trained by default.",
+)
 @rows
 @out
 @checkpoint
@@ -105,7 +115,10 @@ def surface(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """The loss of RUN along two directions from its weights: down the gradient, and across."""
+    """Show the loss around the weights of RUN.
+
+    The two directions are down the gradient and across it.
+    """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.surface import surface as look
@@ -149,7 +162,10 @@ def attention(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """What RUN looks at while it writes: a matrix of target tokens by source tokens."""
+    """Show what RUN attends to as it writes.
+
+    The picture is a matrix of target tokens by source tokens.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.alignment import attention_to_source
     from seqlab.inspection.attention_and_beam import history
@@ -172,7 +188,7 @@ def attention(
 @click.argument("run")
 @click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
 @click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
-@click.option("--width", type=click.IntRange(1), help="Hypotheses that are kept; as the recipe says by default.")
+@click.option("--width", type=click.IntRange(1), help="Beam size; the recipe's by default.")
 @out
 @checkpoint
 @device
@@ -189,7 +205,10 @@ def beam(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """The tree that a search for the best answer of RUN looks at, with every log-probability."""
+    """Show the tree that beam search explores with RUN.
+
+    The picture has the log-probability of every hypothesis.
+    """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.beam import BeamNode
     from seqlab.inspection.attention_and_beam import BeamTree, branches, described
@@ -212,19 +231,19 @@ def beam(
 
 
 def _writer(run: str, checkpoint: int | str, code: str | None, device: str) -> Any:
-    """A run that answers with texts."""
+    """Load a run that answers with texts."""
     from seqlab.errors import RunError
     from seqlab.runs.run import load
     from seqlab.tasks.abilities import Writes
 
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     if not isinstance(loaded.task, Writes):
-        raise RunError("does not translate", where=str(loaded.folder), hint="give a run of translation/gnmt-v3, say")
+        raise RunError("does not translate", where=str(loaded.folder), hint="give a run such as translation/gnmt-v3")
     return loaded
 
 
 def _source(run: Any, row: int, text: str | None) -> Any:
-    """The source of one held-out example, or of a text."""
+    """Return the source of a held-out example, or of a text."""
     import numpy as np
 
     from seqlab.data.randomness import Key
@@ -234,7 +253,7 @@ def _source(run: Any, row: int, text: str | None) -> Any:
         return run.task.prompts([text]).source.to(run.device)
     split = run.held_out()
     if row >= len(split):
-        raise RunError(f"there is no example {row}: {len(split)} are held out", hint="count from 0")
+        raise RunError(f"example {row} does not exist: {len(split)} are held out", hint="count --row from 0")
     return split.batch(np.array([row]), Key(0, 0)).to(run.device).part("source")
 
 
@@ -246,10 +265,10 @@ def _loaded(run: str, checkpoint: int | str, code: str | None, device: str) -> R
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
     if not list(loaded.objective.parameters()):
-        raise RunError(f"{what}is not recurrent, nor has it weights", where=str(loaded.folder))
+        raise RunError(f"{what}has no weights and is not recurrent", where=str(loaded.folder))
     recurrent = any(True for _ in cells_over_time(loaded.objective))
     if click.get_current_context().info_name == "gradients" and not recurrent:
-        hint = "give a run of lm/lstm, tagging/lstm or forecasting/lstm, say"
+        hint = "give a run of a recurrent recipe such as lm/lstm, tagging/lstm or forecasting/lstm"
         raise RunError(f"{what}is not recurrent", where=str(loaded.folder), hint=hint)
     return loaded
 
@@ -263,7 +282,7 @@ def _batch(run: Run, rows: int) -> Batch:
 
 
 def _windows(run: Run, rows: int, length: int) -> Batch:
-    """Held-out tokens (rows, length), and the token after each of them."""
+    """Return held-out tokens (rows, length), and the token after each."""
     import torch
 
     from seqlab.data.batching.batches import Batch

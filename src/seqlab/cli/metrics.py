@@ -26,22 +26,32 @@ STDIN = "-"
     default="bleu,chrf,ter",
     show_default=True,
     metavar="NAMES",
-    help="bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
+    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
 )
 @click.option(
-    "--against", "others", multiple=True, metavar="FILE", help="Another system's HYP: is the difference real?"
+    "--against",
+    "others",
+    multiple=True,
+    metavar="FILE",
+    help="Output of another system: is the difference significant?",
 )
-@click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: A is a (the others always do so).")
-@click.option("--stem", is_flag=True, help="ROUGE: runs is running.")
+@click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: ignore case (the others always do).")
+@click.option("--stem", is_flag=True, help="ROUGE: compare word stems, so that 'runs' matches 'running'.")
 @click.option(
     "--tokenize",
     type=click.Choice(["13a", "intl", "zh", "char", "none"]),
     default="13a",
     show_default=True,
-    help="BLEU: what is a word; zh for Chinese, char for other texts without blanks.",
+    help="BLEU: how to split words; zh for Chinese, char for other texts without spaces.",
 )
-@click.option("--resamples", type=click.IntRange(0), default=1000, show_default=True, help="For intervals; 0: none.")
-@click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Of the resamples.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Resamples for the intervals; 0 for none.",
+)
+@click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Seed of the resampling.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def metrics(
     hypothesis: str,
@@ -55,10 +65,10 @@ def metrics(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Judge HYP, a text of any system, by one or more REF: a line of each belongs to the same line of the others.
+    """Score HYP, the output of any system, against one or more REF. Line n of HYP is compared with line n of each REF.
 
-    Files are plain text or .gz; - is standard input. Figures are percentages of the whole text, with 95 % intervals by
-    resampling lines.
+    Files are plain text or .gz; - is standard input. Scores are percentages over the whole text, with 95 % intervals
+    from resampling lines.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.metrics import Judged
@@ -67,7 +77,7 @@ def metrics(
     if files.count(STDIN) > 1:
         raise click.UsageError("standard input (-) can be only one of the files")
     if others and not resamples:
-        raise click.UsageError("--against needs resamples")
+        raise click.UsageError("--against needs --resamples above 0")
     asked = _asked(names, {"lowercase": lowercase, "stem": stem, "tokenize": tokenize})
     texts = {name: _lines(name) for name in files}
     for name in files[1:]:
@@ -92,7 +102,7 @@ def metrics(
 
 
 def _asked(names: str, options: dict[str, Any]) -> list[PartSettings]:
-    """The settings of each metric, with those of the options that it has."""
+    """Return the settings of each metric, with the options that it accepts."""
     from seqlab import registry
     from seqlab.metrics.judging import GROUPS
 
@@ -106,7 +116,7 @@ def _asked(names: str, options: dict[str, Any]) -> list[PartSettings]:
 
 
 def _lines(file: str) -> list[str]:
-    """All lines of a text, empty ones too, without what ends them."""
+    """Return all lines of a text, including empty ones, without line endings."""
     from seqlab.cli.streams import read_stdin
     from seqlab.data.formats.files import find_files, lines, pieces
     from seqlab.errors import DataError
@@ -115,14 +125,14 @@ def _lines(file: str) -> list[str]:
         found = read_stdin().removesuffix("\n").split("\n")
         found = [] if found == [""] else found
     elif Path(file).is_dir():
-        raise DataError("a folder", where=file, hint="give a file")
+        raise DataError("is a folder", where=file, hint="give a file")
     else:
         path, *more = find_files(file)
         if more:
-            raise DataError(f"stands for {1 + len(more)} files", where=file, hint="give one")
+            raise DataError(f"matches {1 + len(more)} files", where=file, hint="give one file")
         found = [line for _, line in lines(pieces(path), file)]
     if not found:
-        raise DataError("no lines in it", where=_name(file), hint="an empty line would be one")
+        raise DataError("has no lines", where=_name(file), hint="give a file with at least one line; it may be empty")
     return [line.removesuffix("\r") for line in found]
 
 
@@ -131,7 +141,7 @@ def _same_length(one: str, ours: list[str], other: str, theirs: list[str]) -> No
 
     if len(ours) != len(theirs):
         what = f"{_name(one)} has {_count(ours)} and {_name(other)} has {_count(theirs)}"
-        raise DataError(what, hint="a line of one belongs to the same line of the other")
+        raise DataError(what, hint="give files with the same number of lines")
 
 
 def _count(lines: list[str]) -> str:

@@ -11,11 +11,17 @@ from seqlab.cli.options import device
 
 @click.command(epilog="Example: seqlab mix runs/lstm runs/5gram --out runs/mixed")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", required=True, metavar="FOLDER", help="Where the new run goes.")
-@click.option("--weight", "weights", multiple=True, type=float, help="One for each run; found on held-out data if not.")
-@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, where the runs do not hold out the same.")
+@click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    type=float,
+    help="Weight of a run, given once per run; fitted on held-out data by default.",
+)
+@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same.")
 @device
-@click.option("--code", metavar="FILE", help="The file that the runs were trained with.")
+@click.option("--code", metavar="FILE", help="The Python file that the runs were trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def mix(
     runs: tuple[str, ...],
@@ -26,9 +32,9 @@ def mix(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """One run whose predictions are the weighted mean of those of each RUN.
+    """Combine several runs into one that predicts the weighted mean of their predictions.
 
-    The weights are those that make the held-out data most probable. All runs must share one tokenizer.
+    By default, the weights are those that make the held-out data most probable. All runs must share one tokenizer.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.cli.tables import table
@@ -42,7 +48,7 @@ def mix(
         echo_json({"run": out, "weights": found, "fitted": entry["fitted"], **entry["valid"], **_notes(entry)})
         return
     table(["run", "weight"], [[name, f"{weight:.4f}"] for name, weight in parts])
-    fitted = " (weights fitted on these data)" if entry["fitted"] else ""
+    fitted = " (weights fitted on this data)" if entry["fitted"] else ""
     click.echo(f"held-out perplexity {entry['valid']['perplexity']:.2f}{fitted}: {out}")
 
 

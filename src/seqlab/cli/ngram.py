@@ -1,4 +1,4 @@
-"""`seqlab ngram`: how large and how sparse an n-gram is, and ARPA files."""
+"""`seqlab ngram`: the size and sparsity of n-gram models, and ARPA files."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True, epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
 @click.pass_context
 def ngram(context: click.Context) -> None:
-    """Look at n-gram models, and exchange them with other programs as ARPA files."""
+    """Inspect n-gram models, and exchange them with other programs as ARPA files."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @ngram.command(epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
 @click.argument("run")
-@click.option("--data", multiple=True, metavar="FILE", help="Other data than the run's held-out part.")
+@click.option("--data", multiple=True, metavar="FILE", help="Measure on FILE instead of the run's held-out data.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
-    """How large and how sparse the n-gram of RUN is, order by order.
+    """Show the size and sparsity of an n-gram model by order.
 
-    n-grams: those in the model; possible: all combinations of its tokens; in the text: before pruning; once: the share
-    of these that the text has only once; held out: the share of the n-grams of the held-out data, or of FILE, that
-    are in the model.
+    n-grams: those in the model of RUN; possible: all combinations of its tokens; share: n-grams / possible; in the
+    text: before pruning; once: the share of these that occur only once; held out: the share of the n-grams of the
+    held-out data, or of FILE, that are in the model.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.runs.conversion import ngram_of
@@ -55,7 +55,10 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
 @click.argument("run")
 @click.argument("file")
 def export_(run: str, file: str) -> None:
-    """Write the n-gram of RUN into FILE.arpa, or FILE.arpa.gz, which kenlm, SRILM and others read."""
+    """Write the n-gram model of RUN as an ARPA file.
+
+    FILE is .arpa, or .arpa.gz to compress it. kenlm, SRILM and other programs can read it.
+    """
     from seqlab.runs.conversion import export_arpa
 
     export_arpa(_loaded(run), file)
@@ -66,9 +69,10 @@ def export_(run: str, file: str) -> None:
 @click.argument("file")
 @click.argument("out")
 def import_(file: str, out: str) -> None:
-    """Make the run folder OUT from an ARPA file, to be scored, evaluated and generated from like any other.
+    """Make a run folder from an ARPA file.
 
-    Its tokens are the words of FILE, with blanks between them.
+    OUT works with score, evaluate and generate like any other run. Its tokens are the words of FILE, separated by
+    spaces.
     """
     from seqlab.runs.conversion import import_arpa, ngram_of
 
@@ -85,7 +89,7 @@ def _loaded(run: str) -> Run:
 
 
 def _tokens(run: Run, data: tuple[str, ...]) -> Any:
-    """Of the files, or of the held-out part; nothing for a model that was imported."""
+    """Return the tokens of the files, or of the held-out data; None for an imported model."""
     if not data and not run.recipe.data.train:
         return None
     split: Any = run.held_out(list(data) or None)

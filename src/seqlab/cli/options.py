@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 READING = re.compile(r"data\.(columns|format|documents)\b[^=]*=")
-"""Settings that say how a file is read, and may be others for files that a run was not trained on."""
+"""Settings for reading a file, which may differ for files that a run was not trained on."""
 
 
 def _step_or_name(context: click.Context, parameter: click.Parameter, value: str) -> int | str:
@@ -34,18 +34,18 @@ checkpoint = click.option(
     show_default=True,
     callback=_step_or_name,
     metavar="STEP|last|best",
-    help="Which weights: those of a step that was saved, the last ones, or the best on held-out data.",
+    help="Which checkpoint to load: that of a step, the last one, or the best on held-out data.",
 )
 
 
 def picture(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """What cannot be drawn is better said before the work than after it."""
+    """Check the name of a picture before the work rather than after it."""
     if value is not None and (Path(value).suffix.lower() not in (".png", ".svg", ".pdf") or Path(value).is_dir()):
-        raise click.BadParameter(f"'{value}' is no name of a picture: it should end in .png, .svg or .pdf")
+        raise click.BadParameter(f"'{value}' is not a picture file: the name should end in .png, .svg or .pdf")
     return value
 
 
 def settings_among(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names of files, and settings for reading them (data.columns.text=body), apart."""
+    """Separate file names from settings for reading them (data.columns.text=body)."""
     settings = [one for one in arguments if READING.match(one)]
     return [one for one in arguments if one not in settings], settings

@@ -13,24 +13,25 @@ from seqlab.cli.options import checkpoint, device, settings_among
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
 @click.argument("run")
 @click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...")
-@click.option("--lines", is_flag=True, help="Read FILE as plain text with an example on each line, an empty one too.")
-@click.option("--batch-size", type=click.IntRange(1), help="Only speed and memory depend on it.")
-@click.option("--steps", type=click.IntRange(1), help="How far a forecast reaches; the recipe's horizon by default.")
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses of a search, where answers are texts; 1 is greedy.")
+@click.option("--lines", is_flag=True, help="Read FILE as plain text with one example per line, even an empty one.")
+@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
+@click.option("--steps", type=click.IntRange(1), help="Number of steps to forecast; the recipe's horizon by default.")
+@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that write texts; 1 is greedy.")
 @click.option(
     "--n-best",
     type=click.IntRange(1),
-    help="How many answers of the search to show, with what they are ranked by and log p.",
+    help="Show the N best answers of the beam search, each with its ranking score and log-probability.",
 )
 @click.option(
     "--alignments",
     is_flag=True,
-    help="Show which token each token of the answer looked at most: read-written, from 0; --json has the tokens.",
+    help="Show which source token each written token attends to most, as source-written pairs of positions from 0; "
+    "--json also gives the tokens.",
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def predict(
     run: str,
     files: tuple[str, ...],
@@ -45,13 +46,13 @@ def predict(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """What RUN answers for each example of FILE, or for each line of standard input (without FILE, or for -).
+    """Predict with RUN for each example of FILE, or for each line of standard input (without FILE, or if it is -).
 
-    Every line has an answer, an empty one too. With --json an answer has its `file` and `line`, the `text` as it was
-    given, and in `unknown` how many of its tokens are not in the vocabulary.
+    Every line gets an answer, even an empty one. With --json, each answer has its `file` and `line`, the `text` as
+    given, and the number of its tokens that are not in the vocabulary (`unknown`).
 
-    KEY=VALUE says how FILE is read where it is not like the training data: data.columns.text=body, data.format=csv
-    or data.documents=line.
+    KEY=VALUE sets how FILE is read if it differs from the training data: data.columns.text=body, data.format=csv or
+    data.documents=line.
     """
     from seqlab.cli.streams import STDIN, echo_json, given_or_typed, is_typed, note_unknown
     from seqlab.errors import RunError
@@ -64,7 +65,7 @@ def predict(
             hint = "leave --beam, --n-best and --alignments out"
             raise RunError("does not answer with texts", where=str(loaded.folder), hint=hint)
         if beam and n_best and n_best > beam:
-            raise click.UsageError(f"--n-best {n_best} are more than the hypotheses of --beam {beam}")
+            raise click.UsageError(f"--n-best {n_best} is more than --beam {beam}")
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)
         searched = {"beam": width, "best": n_best or loaded.recipe.decoding.best, "alignments": alignments}
         loaded = loaded.changed({f"decoding.{key}": value for key, value in searched.items()})
@@ -86,14 +87,14 @@ def predict(
             for one in answer.get("n_best", [answer]):
                 shown = {**answer, **one}
                 columns = ["rank", "log_probability", "answer", "text"] if n_best else ["answer", "text"]
-                columns = [key for key in columns if key != "text" or "tags" not in answer]  # its answer has the words
+                columns = [key for key in columns if key != "text" or "tags" not in answer]  # tags come with the words
                 columns += ["alignment"] if alignments else []
                 there = [key for key in columns if key in shown or "error" in shown]
                 click.echo("\t".join(_shown(shown.get(key, "")) for key in there))
     if whole:
         first, *others = whole
         names, each = (f"{first} and {len(others):,} more are", " each") if others else (f"{first} is", "")
-        click.echo(f"note: {names} answered as one text{each}; --lines answers each of its lines", err=True)
+        click.echo(f"note: {names} answered as one text{each}; use --lines to answer line by line", err=True)
     note_unknown(unknown)
 
 
@@ -103,12 +104,12 @@ def _place(answer: dict[str, Any]) -> str:
 
 
 def _several_lines(answer: dict[str, Any]) -> bool:
-    """Whether a whole plain text was taken for one example."""
+    """Whether a whole plain text was read as one example."""
     from seqlab.data.formats.files import format_of
 
     return "\n" in answer.get("text", "").strip() and format_of(Path(answer["file"])) == "txt"
 
 
 def _shown(value: object) -> str:
-    """In one line."""
+    """Format a value on one line."""
     return f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())

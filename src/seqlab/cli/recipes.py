@@ -11,7 +11,7 @@ from seqlab.cli.completion import recipe_names
 
 @click.command(epilog="Example: seqlab recipes lm/gpt > mine.yaml; seqlab recipes lm/gpt --keys")
 @click.argument("name", required=False, shell_complete=recipe_names)
-@click.option("--keys", "as_keys", is_flag=True, help="All keys of the recipe: value, type, range, default, meaning.")
+@click.option("--keys", "as_keys", is_flag=True, help="List the recipe's keys: value, type, range, default, meaning.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def recipes(name: str | None, as_keys: bool, as_json: bool) -> None:
     """List the shipped recipes, or print the one called NAME.

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: printf 'a cat sat\\nsat cat a\\n' | seqlab score runs/mine --rank")
 @click.argument("run")
 @click.argument("file", required=False)
-@click.option("--rank", is_flag=True, help="Most probable first.")
+@click.option("--rank", is_flag=True, help="Sort the lines, most probable first.")
 @click.option(
     "--suggest",
     type=click.IntRange(1),
     is_flag=False,
     flag_value=5,
     metavar="[K]",
-    help="The K (5) most likely next words after each line.",
+    help="Show the K most likely next words after each line (5 by default).",
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The file that the run was trained with.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def score(
     run: str,
     file: str | None,
@@ -39,10 +39,10 @@ def score(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Log-probability (natural) and perplexity of each line of FILE, or of standard input.
+    """Print the log-probability (natural) and perplexity of each line of FILE, or of standard input.
 
-    Every line is scored, an empty one too: its end alone, where the run was trained on lines; otherwise nothing (0 of 0
-    tokens). What is not in the vocabulary is scored as the unknown token, and counted.
+    Every line is scored, even an empty one: on its end alone if the run was trained on lines, otherwise on 0 tokens.
+    Tokens that are not in the vocabulary are scored as the unknown token, and counted.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, note_unknown
@@ -65,7 +65,7 @@ def score(
     with Bar("score", quiet=as_json):
         scored = [(number, text, one) for (number, text), one in zip(lines, loaded.score(texts), strict=True)]
     if rank:
-        scored.sort(key=lambda line: (not line[2].tokens, -line[2].log_probability))  # what has no tokens has no rank
+        scored.sort(key=lambda line: (not line[2].tokens, -line[2].log_probability))  # lines without tokens come last
     if as_json:
         for number, text, one in scored:
             figures = asdict(one) | {"perplexity": one.perplexity}
@@ -76,7 +76,7 @@ def score(
 
 
 def _lines(file: str | None) -> list[tuple[int, str]]:
-    """All lines with their numbers, empty ones too."""
+    """Return all lines with their numbers, including empty ones."""
     from seqlab.cli.streams import STDIN, read_stdin
     from seqlab.data.reading.readers import read
     from seqlab.errors import DataError
@@ -93,7 +93,7 @@ def _lines(file: str | None) -> list[tuple[int, str]]:
 
 
 def _show(scored: list[tuple[int, str, Score]]) -> None:
-    """With a column for unknown tokens where there are any."""
+    """Print the scores, with a column for unknown tokens if there are any."""
     some = any(one.unknown for _, _, one in scored)
     click.echo(f"log-prob   perplexity  tokens{'  unknown' if some else ''}  text")
     for _, text, one in scored:

@@ -17,12 +17,12 @@ from seqlab.errors import DataError, SeqlabError
 
 
 def read_stdin() -> str:
-    """All of standard input, which must be UTF-8 whatever the terminal is set to."""
+    """Read all of standard input, which must be UTF-8 whatever the terminal is set to."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = 1 + error.object.count(b"\n", 0, error.start)
-        hint = "convert it first, for instance with iconv"
+        hint = "convert it first, for example with iconv"
         what = f"not UTF-8 text (line {line}, byte {error.start})"
         raise DataError(what, where="standard input", hint=hint) from None
 
@@ -31,19 +31,19 @@ STDIN = "standard input"
 
 
 def is_typed(files: Sequence[str]) -> bool:
-    """Whether a command reads standard input: no file is named, or `-` is."""
+    """Whether a command reads standard input: no file is named, or only `-`."""
     return list(files) in ([], ["-"])
 
 
 @contextmanager
 def given_or_typed(files: Sequence[str]) -> Iterator[list[str]]:
-    """The files of a command; where there are none, standard input as a file. Errors say standard input."""
+    """Yield the files of a command or, if there are none, standard input as a file; errors then name standard input."""
     if not is_typed(files):
         yield list(files)
         return
     text = read_stdin()
     if not text:
-        raise DataError("no lines", where=STDIN, hint="give a FILE, or pipe lines in")
+        raise DataError("has no lines", where=STDIN, hint="give a FILE, or pipe lines in")
     with tempfile.TemporaryDirectory() as folder:
         typed = Path(folder) / "input"
         typed.write_text(text, encoding="utf-8", newline="")
@@ -58,7 +58,7 @@ LISTED = 5
 
 
 def note_unknown(counts: Sequence[tuple[str, int]]) -> None:
-    """One line about tokens that are not in the vocabulary: how many, and in which places."""
+    """Print one line about tokens that are not in the vocabulary: how many, and where."""
     found = [(place, count) for place, count in counts if count]
     if found:
         total = sum(count for _, count in found)
@@ -69,12 +69,12 @@ def note_unknown(counts: Sequence[tuple[str, int]]) -> None:
 
 
 def echo_json(data: Any) -> None:
-    """One line; what JSON has no number for (an infinite perplexity) is null."""
+    """Print data as one line of JSON; numbers that JSON lacks, such as an infinite perplexity, become null."""
     click.echo(json.dumps(finite(data), allow_nan=False))
 
 
 def finite(data: Any) -> Any:
-    """Plain data without what JSON has no number for."""
+    """Replace infinite and NaN numbers in plain data by None."""
     if isinstance(data, dict):
         return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

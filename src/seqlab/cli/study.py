@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: seqlab study adding along.steps=[50,100] seeds=1 --only lstm,elman --out runs/adding")
 @click.argument("name", required=False, metavar="[NAME|FILE]")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--only", metavar="ARM,...", help="Some of what is compared.")
-@click.option("--out", metavar="FOLDER", help="For runs, table and picture; runs/study-NAME by default.")
-@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
+@click.option("--only", metavar="ARM,...", help="Run only these arms of the study.")
+@click.option("--out", metavar="FOLDER", help="Folder for runs, table and picture; runs/study-NAME by default.")
+@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def study(
     name: str | None, overrides: tuple[str, ...], only: str | None, out: str | None, code: str | None, as_json: bool
 ) -> None:
-    """Repeat the study NAME, or one of your own (a YAML FILE); without a name, list those that there are.
+    """Repeat the study NAME, or your own (a YAML FILE). Without a name, list the shipped studies.
 
     KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
-    finished in the folder already are taken as they are, so a study that was stopped goes on when it is started again.
+    already finished in the folder are reused, so to continue a study that was stopped, start it again.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, finite
@@ -45,7 +45,7 @@ def study(
     try:
         report = chosen.run(folder, code, lambda one: Bar(one, quiet=as_json))
     except Interrupted:
-        raise Interrupted("stopped and saved; the same command goes on from there") from None
+        raise Interrupted("stopped and saved; run the same command again to continue") from None
     picture = folder / "study.png"
     data = finite({"study": name, **report.data, "notes": report.notes, "picture": str(picture)})
     folder.mkdir(parents=True, exist_ok=True)

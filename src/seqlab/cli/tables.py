@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Numbers to the right, words to the left."""
+    """Print a table, with numbers aligned right and words left."""
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, title in enumerate(titles):
         numbers = all(isinstance(row[column], int | float) or _numeric(str(row[column])) for row in rows)
@@ -30,29 +30,29 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def by_length_table(bins: Sequence[Bin]) -> None:
-    """A column for each bin of source lengths, a row for each of its figures."""
+    """Print a table with one column per bin of source lengths and one row per figure."""
     titles = [f"{own['shortest']}–{own['longest']}\n{own['lines']:,} lines" for own in bins]
     names = bins[0]["figures"]
     table(["source, characters", *titles], [[name, *(f"{own['figures'][name]:.2f}" for own in bins)] for name in names])
 
 
 TITLES = {
-    "labels": "labels, the worst first",
-    "types": "types of spans, the worst first",
-    "confusions": "most often taken for something else",
-    "calibration": "calibration: how sure it is, and how often right",
-    "confidently_wrong": "wrong, and most sure of it",
+    "labels": "labels, worst first",
+    "types": "span types, worst first",
+    "confusions": "most frequent confusions",
+    "calibration": "calibration: confidence, and how often it is right",
+    "confidently_wrong": "wrong with the highest confidence",
     "most_errors": "sentences with the most errors",
     "words_wrong": "words most often wrong",
-    "worst": "worst by chrF of the sentence",
-    "surprising": "most surprising: what is right had the least probability",
+    "worst": "worst sentences by chrF",
+    "surprising": "most surprising: the right answer had the lowest probability",
     "columns": "residuals (truth − forecast) by column and step ahead",
     "largest": "largest residuals",
     "surprising_lines": "most surprising lines",
     "surprising_tokens": "most surprising tokens",
 }
 WIDEST = 12
-"""Labels of a confusion matrix that a terminal has room for."""
+"""Number of labels for which a confusion matrix fits on a terminal."""
 MOST_ROWS = 20
 LONGEST_NAME = 32
 LONGEST = 70
@@ -60,10 +60,10 @@ LONGEST = 70
 
 
 def error_tables(report: Mapping[str, Any]) -> None:
-    """The parts of a report of `inspection.errors` that are rows; the rest is in its picture and in the JSON."""
+    """Print the parts of an error report that are rows; the rest is in its picture and in the JSON."""
     confusion = report.get("confusion")
     if confusion is not None and len(confusion["labels"]) <= WIDEST:
-        click.echo("what is taken for what: given in rows, found in columns")
+        click.echo("confusion matrix: true labels in rows, predicted labels in columns")
         rows = zip(confusion["labels"], confusion["counts"], strict=True)
         table(["", *confusion["labels"]], [[label, *counts] for label, counts in rows])
     for name, title in TITLES.items():
@@ -73,11 +73,11 @@ def error_tables(report: Mapping[str, Any]) -> None:
             shown = [_row(row) for row in rows[:MOST_ROWS]]
             table([key.replace("_", " ") for key in shown[0]], [list(row.values()) for row in shown])
             if len(rows) > MOST_ROWS:
-                click.echo(f"and {len(rows) - MOST_ROWS:,} more: --json has all\n")
+                click.echo(f"and {len(rows) - MOST_ROWS:,} more: use --json to see all\n")
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, object]:
-    """A row for people: file and line as one place, numbers with few digits, texts that fit."""
+    """Shorten a row for display: file and line as one place, numbers with few digits, texts that fit."""
     place = {}
     if "file" in row:
         counted, line = list(row.items())[1]
@@ -99,7 +99,7 @@ def _cell(value: object) -> object:
 
 
 def listing(about: Mapping[str, str], as_json: bool) -> None:
-    """A name and what it is about, a line each."""
+    """Print one line per name: the name and its description."""
     if as_json:
         click.echo(json.dumps(about))
         return

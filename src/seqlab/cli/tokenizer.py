@@ -28,7 +28,7 @@ SAMPLE = "The unhappiest tokenizers can't re-read 1,234 naïve words, e.g. “an
 def tokenizer(context: click.Context) -> None:
     """Train, use and compare tokenizers.
 
-    A tokenizer lives in a folder; where one is asked for, a run will do.
+    A tokenizer is stored in a folder. Commands that take such a folder also take a run folder.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -38,12 +38,14 @@ def tokenizer(context: click.Context) -> None:
 @click.argument("kind")
 @click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...")
 @click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save it.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save the tokenizer."
+)
 def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
-    KIND is character, byte, word, bpe, classic-bpe, ... (the error for a wrong one names all). A FILE may also be a
-    folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets what a recipe sets in its
+    KIND is character, byte, word, bpe, classic-bpe, ... (an unknown KIND is an error that lists all). FILE may also be
+    a folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets a key of the recipe
     section `tokenizer`: lowercase=true, min_frequency=5, ...
     """
     from seqlab.cli.display import Bar
@@ -62,7 +64,7 @@ def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) 
 
 
 def _check_free(out: Path) -> None:
-    """Before anything is learnt: a tokenizer can be saved here."""
+    """Check that a tokenizer can be saved here, before anything is learnt."""
     from seqlab.errors import RunError
 
     hint = "choose another folder for --out"
@@ -72,17 +74,17 @@ def _check_free(out: Path) -> None:
     if not os.access(above, os.W_OK | os.X_OK):
         raise RunError("cannot write here", where=str(above), hint=hint)
     if (out / "tokenizer.json").exists():
-        raise RunError("there is a tokenizer here already", where=str(out), hint=hint)
+        raise RunError("already holds a tokenizer", where=str(out), hint=hint)
 
 
 @tokenizer.command(epilog='Example: seqlab tokenizer encode runs/my-run "To be, or not to be"')
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("text", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Ids, pieces and offsets as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print ids, pieces and offsets as JSON.")
 def encode(folder: Path, text: str | None, as_json: bool) -> None:
-    """The ids of a text, and the piece each stands for.
+    """Print the ids of a text, and the piece that each stands for.
 
-    Without TEXT, or if it is -, the text is read from the standard input.
+    Without TEXT, or if it is -, the text is read from standard input.
     """
     from seqlab.cli.streams import read_stdin
 
@@ -101,9 +103,9 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("ids", nargs=-1, type=int)
 def decode(folder: Path, ids: tuple[int, ...]) -> None:
-    """The text of ids.
+    """Print the text that IDS stand for.
 
-    Without IDS they are read from the standard input, with blanks between them.
+    Without IDS, they are read from standard input, separated by spaces.
     """
     from seqlab.cli.streams import read_stdin
     from seqlab.errors import DataError
@@ -113,7 +115,7 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
     for index in given:
         if not 0 <= index < loaded.vocab_size:
             raise DataError(
-                f"there is no token {index}", where=str(folder), hint=f"ids are 0 to {loaded.vocab_size - 1}"
+                f"token {index} does not exist", where=str(folder), hint=f"give ids from 0 to {loaded.vocab_size - 1}"
             )
     click.echo(loaded.decode(given))
 
@@ -124,10 +126,10 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
 @click.argument("tokenizers", nargs=-1, required=True, metavar="TOKENIZER...")
 @click.option("--text", help="Measure on this text.")
 @click.option("--data", metavar="FILE", help="Measure on this file, folder, pattern or built-in data set.")
-@click.option("--learn", metavar="FILE", help="What kinds are learnt from, if not the text that they are measured on.")
+@click.option("--learn", metavar="FILE", help="Learn each KIND from this file instead of the text it is measured on.")
 @click.option("--recipe", metavar="RECIPE", help="Learn from a recipe's training data, measure on its held-out data.")
-@click.option("--word", "words", multiple=True, help="Show what this word is cut into; can be given several times.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--word", "words", multiple=True, help="Show how this word is split; can be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(
     tokenizers: tuple[str, ...],
     text: str | None,
@@ -137,11 +139,12 @@ def show(
     words: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compare tokenizers on a text: size, length of what they make of it, unknowns, and where they cut.
+    """Compare tokenizers on a text.
 
-    A TOKENIZER is a folder with one, a run, or a kind that is learnt on the spot, such as word or bpe:2000 (with
-    the size of its vocabulary). Without --word, words are chosen on which tokenizers differ: a frequent, a rare, an
-    unseen and a scrambled one.
+    Shows the vocabulary size, the number of tokens, the unknown tokens, and how words are split. TOKENIZER is the
+    folder of a tokenizer or of a run, or a KIND that is learnt on the spot, such as word or bpe:2000 (with a vocabulary
+    size). Without --word, words are chosen on which tokenizers tend to differ: a frequent, a rare, an unseen and a
+    scrambled one.
     """
     from seqlab.tokenizers.measure import measure, pieces, telling_words
 
@@ -152,7 +155,7 @@ def show(
     measured, learnt = _sources(text, data, learn, recipe)
     loaded = {name: _found(name, learnt) for name in tokenizers}
     if learnt is measured and any(_is_kind(name) for name in tokenizers):
-        click.echo("what is learnt here is measured on the same text, which flatters it: see --learn", err=True)
+        click.echo("kinds are learnt from the text they are measured on, which flatters them: see --learn", err=True)
     if words:
         labels = dict.fromkeys(words, "")
     elif data is None and recipe is None:
@@ -177,7 +180,7 @@ def show(
 
 
 def _sources(text: str | None, data: str | None, learn: str | None, recipe: str | None) -> tuple[Texts, Texts]:
-    """What to measure on, and what to learn from: each gives its texts, or symbols, as often as it is called."""
+    """Return what to measure on and what to learn from: functions that give their texts, or symbols, at every call."""
     from seqlab.data.reading.readers import read, read_texts
     from seqlab.recipe import Recipe
 
@@ -199,14 +202,14 @@ def _is_kind(name: str) -> bool:
 
 
 def _found(name: str, learnt: Texts) -> Tokenizer:
-    """The tokenizer of a folder, or of a kind that is learnt now; `./word` is a folder even if `word` is a kind."""
+    """Load the tokenizer of a folder, or learn one of a kind; `./word` is a folder even if `word` is a kind."""
     from seqlab import registry
     from seqlab.errors import RecipeError, RunError, nearest
 
     kind, _, size = name.partition(":")
     if _is_kind(name):
         if size and not size.isdecimal():
-            raise RecipeError(f"'{name}': the size of a vocabulary is a whole number", hint=f"such as {kind}:2000")
+            raise RecipeError(f"'{name}': the vocabulary size must be a whole number", hint=f"write {kind}:2000")
         cls = registry.find("tokenizer", kind)
         settings = _settings(kind, int(size) if size else None, name)
         learned: Tokenizer = cls.fit(learnt(cls.unit == "symbol"), settings)
@@ -218,7 +221,7 @@ def _found(name: str, learnt: Texts) -> Tokenizer:
 
 
 def _loaded(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder; one of a run must be as it was trained."""
+    """Load the tokenizer of a folder; the files of a run must be unchanged since its training."""
     from seqlab.tokenizers import load_tokenizer
     from seqlab.training.manifest import check_run
 
@@ -253,11 +256,11 @@ def _print_tables(rows: list[dict[str, Any]], labels: dict[str, str]) -> None:
             title = "" if number else f"{word} ({label})" if label else word
             cut = row["words"][word]
             cuts.append([title, row["tokenizer"], len(cut), "|".join(cut)])
-    table(["word", "tokenizer", "tokens", "cut into"], cuts)
+    table(["word", "tokenizer", "tokens", "split"], cuts)
 
 
 def _settings(kind: str, vocab_size: int | None, place: str, overrides: Iterable[str] = ()) -> PartSettings:
-    """Settings of a kind, as a recipe would have them; `place` is where the size was asked for."""
+    """Return the settings of a kind, as in a recipe; `place` is where the size was given."""
     from seqlab.errors import RecipeError
     from seqlab.recipe import part_settings
     from seqlab.recipe_tree import RecipeTree, settings_of
@@ -265,7 +268,7 @@ def _settings(kind: str, vocab_size: int | None, place: str, overrides: Iterable
     section = RecipeTree({"kind": kind}, file=kind)
     if vocab_size is not None:
         if "vocab_size" not in settings_of("tokenizer", kind, None).model_fields:
-            what = f"the vocabulary of '{kind}' has a size of its own, which cannot be chosen"
+            what = f"the vocabulary size of '{kind}' cannot be chosen"
             raise RecipeError(what, where=place, hint="leave the size out, or choose another kind, such as bpe")
         section.set("vocab_size", vocab_size, place)
     for override in overrides:
@@ -279,4 +282,4 @@ def _integers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split()]
     except ValueError:
-        raise DataError("ids are whole numbers with blanks between them", where="standard input") from None
+        raise DataError("ids must be whole numbers separated by spaces", where="standard input") from None

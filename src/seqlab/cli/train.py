@@ -15,9 +15,11 @@ from seqlab.cli.completion import recipe_keys, recipe_names
 @click.argument("recipe", shell_complete=recipe_names)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=recipe_keys)
 @click.option("--out", metavar="RUN", help="The run folder; runs/NAME by default.")
-@click.option("--resume", is_flag=True, help="Go on with the run in the folder, or start if there is none.")
-@click.option("--check", is_flag=True, help="Look before you leap: first loss, one batch by heart, time ahead.")
-@click.option("--code", metavar="FILE", help="A Python file of your own that registers classes.")
+@click.option("--resume", is_flag=True, help="Resume the run in the folder, or start one if there is none.")
+@click.option(
+    "--check", is_flag=True, help="Do not train; check the first loss, overfit one batch and estimate the time."
+)
+@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def train(
     recipe: str,

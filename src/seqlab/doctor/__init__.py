@@ -1,1 +1,1 @@
-"""What this machine has, and whether seqlab can be trusted on it: `seqlab doctor`."""
+"""`seqlab doctor`: what this machine has, and whether seqlab can be trusted on it."""

@@ -1,4 +1,4 @@
-"""What this machine has, and which way seqlab computes on it in consequence. All of it is plain data."""
+"""What this machine has, and how seqlab therefore computes on it. All of it is plain data."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ PACKAGES = (
     ),
     *("platformdirs", "Babel", "sacrebleu", "jiwer", "pyarrow", "tensorboard", "scikit-learn"),
 )
-"""What seqlab imports, the extras last."""
+"""Packages that seqlab imports, extras last."""
 VARIABLES = ("CXX", "SEQLAB_NATIVE_ARCH", "SEQLAB_CACHE", "SEQLAB_CACHE_LIMIT", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables that change how seqlab computes or where it writes."""
 VARIABLES_OF_TORCH = ("ATEN_CPU_CAPABILITY", "CUDA_VISIBLE_DEVICES", "PYTORCH_ENABLE_MPS_FALLBACK")
 
 
 def report(device: torch.device) -> dict[str, Any]:
-    """All of it. Kernels are compiled if they are not in the cache."""
+    """Return the full report. Kernels are compiled if they are not in the cache."""
     native = native_code()
     return {
         "versions": versions(),
@@ -67,7 +67,7 @@ def report(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """None where a package is not installed."""
+    """Return the version of each package; None if it is not installed."""
     found: dict[str, str | None] = {"seqlab": seqlab.__version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -110,7 +110,7 @@ def _processor_name() -> str:
 
 
 def memory() -> dict[str, int | None]:
-    """In bytes; None where the system does not say."""
+    """Return memory sizes in bytes; None if the system does not report them."""
     total = available = None
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -122,16 +122,16 @@ def memory() -> dict[str, int | None]:
 
 
 def _group_limit() -> int | None:
-    """What a container may use."""
+    """Return the memory limit of the container, if it has one."""
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             limit = int(Path(path).read_text(encoding="ascii"))
-            return limit if limit < 2**60 else None  # a number as large as there is stands for no limit
+            return limit if limit < 2**60 else None  # a huge number stands for no limit
     return None
 
 
 def devices() -> list[dict[str, Any]]:
-    """Those beside the CPU."""
+    """List the devices other than the CPU."""
     found: list[dict[str, Any]] = []
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
@@ -147,7 +147,7 @@ def devices() -> list[dict[str, Any]]:
 
 
 def native_code() -> dict[str, Any]:
-    """The C++ compiler, and whether the kernels of decoding and of recurrent nets can be had."""
+    """Report the C++ compiler, and whether the kernels for decoding and for recurrent nets are available."""
     before, start = len(compiler.kept_kernels()), time.perf_counter()
     kernels, loops = library(), maps(torch.float32)
     new, seconds = len(compiler.kept_kernels()) - before, time.perf_counter() - start
@@ -166,7 +166,7 @@ def native_code() -> dict[str, Any]:
 
 
 def cache() -> dict[str, Any]:
-    """What the cache holds, and whether anything can be written there."""
+    """Report the size of the cache, and whether it is writable."""
     try:
         folder = cache_folder()
         size = sum(one.bytes for one in entries())
@@ -192,11 +192,11 @@ def cache() -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------------- which way things are computed
+# ---------------------------------------------------------------------- how things are computed
 
 
 def paths(device: torch.device, native: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is computed in which way on a device; `slow` where a person can change that, as `advice` says."""
+    """Report how things are computed on a device; `slow` if the user can change that as `advice` says."""
     return [_training(device, native), _decoding(device, native), _compile(device), *_graphics(), *_precision(device)]
 
 
@@ -207,21 +207,21 @@ def _path(what: str, how: str, advice: str = "") -> dict[str, Any]:
 def _training(device: torch.device, native: dict[str, Any]) -> dict[str, Any]:
     what = "training recurrent nets"
     if device.type != "cpu":
-        return _path(what, "by the library's kernel where it has one for the cell, step by step otherwise")
+        return _path(what, "by the library's kernel if it has one for the cell, otherwise step by step")
     if native["loops"]:
         return _path(what, f"by compiled loops ({_instructions(native)})")
-    return _path(what, "by torch, several times more slowly", _install())
+    return _path(what, "by torch, several times slower", _install())
 
 
 def _decoding(device: torch.device, native: dict[str, Any]) -> dict[str, Any]:
-    rounding = "batches change texts by no more than rounding errors"
+    rounding = "batching affects texts only by rounding errors"
     if device.type != "cpu":
         return _path("decoding", f"by torch on {device.type}; {rounding}")
     kind = type(packed(nn.Sequential(nn.Linear(1, 1)))[0])
     if kind is CompiledLinear:
-        return _path("decoding", f"by compiled kernels ({_instructions(native)}); batches change no bit of a text")
+        return _path("decoding", f"by compiled kernels ({_instructions(native)}); batching does not affect texts")
     by = "oneDNN" if kind is LibraryLinear else "torch"
-    return _path("decoding", f"by {by}, several times more slowly; {rounding}", _install())
+    return _path("decoding", f"by {by}, several times slower; {rounding}", _install())
 
 
 def _instructions(native: dict[str, Any]) -> str:
@@ -273,6 +273,6 @@ def _precision(device: torch.device) -> list[dict[str, Any]]:
 
 
 def without_home(text: str) -> str:
-    """A report is sent to others: nobody's name in it."""
+    """Replace the home folder by ~, so that a report can be shared without the user's name."""
     home = os.path.expanduser("~")
     return text.replace(home, "~") if len(home) > 1 else text

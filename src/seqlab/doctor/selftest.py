@@ -1,11 +1,11 @@
 """The self-test: small cells and models on a device, in float32, against the CPU in double precision.
 
-How near is near enough follows from the arithmetic. A computation in float32 rounds every product by up to ε / 2 of its
-size, as if each weight were another number by that much. So the test changes weights by noise of that size, in double
-precision, and looks at what changes in the result. It allows `ROOM` times as much, and `ROUNDINGS` roundings of the
-largest number for all that is no product. No float32 kernel takes part in this, so that a broken one cannot excuse
-itself. But gradients of unitary nets are less exact than that in plain float32 (the cause was not found). So eight
-times the error of a plain float32 computation on the CPU is allowed too, as long as half of the digits are right.
+The tolerance follows from the arithmetic. A float32 computation rounds every product by up to ε / 2 of its size, as if
+each weight were off by that much. So the test perturbs the weights by noise of that size, in double precision, and
+measures how much the result changes. It allows `ROOM` times this change, plus `ROUNDINGS` roundings of the largest
+number for everything that is not a product. No float32 kernel takes part in this, so a broken kernel cannot raise its
+own tolerance. But the gradients of unitary nets are less exact than that in plain float32 (the cause was not found), so
+eight times the error of plain float32 on the CPU is also allowed, as long as half of the digits are right.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ DRAWS = 3
 ROOM = 16.0
 ROUNDINGS = 32.0
 STEPS = 2
-"""Of the training that is repeated."""
+"""Steps of the training that is repeated."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the self-test. Errors are relative to the largest number of what was compared."""
+    """One line of the self-test. Errors are relative to the largest of the numbers compared."""
 
     subject: str
     name: str
@@ -51,21 +51,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Left:
-    """What could not be tested."""
+    """A subject that could not be tested."""
 
     subject: str
     reason: str
 
 
 def self_test(device: torch.device) -> Iterator[Check | Left]:
-    """Every check in turn, as soon as it is done."""
+    """Yield the result of every check as soon as it is done."""
     subjects: list[tuple[Any, Any, str]] = [(CellTest, CellSubject, name) for name in cell_names()]
     subjects += [(ModelTest, ModelSubject, name) for name in model_names()]
     with _as_trained(device):
         for kind, make, name in subjects:
             try:
                 subject = make(name)
-            except (SeqlabError, TypeError, ValueError) as error:  # a class of one's own that needs more than sizes
+            except (SeqlabError, TypeError, ValueError) as error:  # a custom class that needs more than sizes
                 yield Left(f"{make.family} {name}", _first_line(error))
                 continue
             for check in kind(subject, device).checks():
@@ -73,7 +73,7 @@ def self_test(device: torch.device) -> Iterator[Check | Left]:
 
 
 class _Test:
-    """A subject on a device. Methods that are checks give an error, what is allowed, and a note."""
+    """A subject on a device. Each check is a method that returns a deviation, its tolerance and a note."""
 
     def __init__(self, subject: CellSubject | ModelSubject, device: torch.device) -> None:
         self.subject: Any = subject
@@ -89,14 +89,14 @@ class _Test:
 
     @cached_property
     def allowed(self) -> dict[str, float]:
-        """By how much each value may be wrong: see above."""
+        """The tolerance of each value, as explained above."""
         plain = self.subject.exactly(copy.deepcopy(self.subject.net))
         spread = dict.fromkeys(self.exact, 0.0)
         for draw in range(DRAWS):
             for name, value in self.subject.exactly(_shaken(self.subject.net, draw)).items():
                 spread[name] = max(spread[name], _distance(value, self.exact[name]))
         gradients = [_size(value) for name, value in self.exact.items() if name.startswith("gradient")]
-        floor = EPSILON * max(gradients, default=0.0)  # a gradient that is zero is what larger ones leave of it
+        floor = EPSILON * max(gradients, default=0.0)  # a gradient of zero carries the rounding errors of larger ones
         found = {}
         for name, value in self.exact.items():
             own = ROOM * spread[name] + ROUNDINGS * EPSILON * _size(value) + (floor if "gradient" in name else 0.0)
@@ -114,7 +114,7 @@ class _Test:
         return self._worst(self.subject.one_by_one(self.net))
 
     def _worst(self, found: Values, note: str = "") -> Deviation:
-        """The value that is the furthest away, as a share of what is allowed."""
+        """Return the value that deviates most, relative to its tolerance."""
         missing = [name for name in found if name not in self.exact]
         if missing:
             return Deviation(math.inf, 0.0, f"no {missing[0]} in double precision")
@@ -135,7 +135,7 @@ class CellTest(_Test):
         ]
 
     def alone(self) -> Deviation:
-        """Each of the two is as near to the exact values as is allowed."""
+        """Compare rows alone and in a batch; each of the two may deviate from the exact values by the tolerance."""
         alone, together = (run(self.net)["outputs"] for run in (self.subject.alone, self.subject.together))
         size = _size(self.exact["outputs"]) or 1.0
         return Deviation(_distance(alone, together) / size, 2 * self.allowed["outputs"] / size)
@@ -148,7 +148,7 @@ class CellTest(_Test):
 class ModelTest(_Test):
     @cached_property
     def exact(self) -> Values:
-        """Tables of n-grams, and mixtures with them, are float32 everywhere: the CPU's own numbers."""
+        """N-gram tables, and mixtures with them, are always float32: their reference is the CPU's own result."""
         if self.subject.learns:
             return super().exact
         return self.subject.compute(self.subject.net)  # type: ignore[no-any-return]
@@ -168,8 +168,8 @@ class ModelTest(_Test):
         return [*every, ("the same bits again", self.repeated)] if self.subject.learns else every
 
     def greedy(self) -> Deviation:
-        """The same texts; to the bit where that is promised. Elsewhere the most probable tokens may be two that are
-        equal up to rounding errors, after which texts differ."""
+        """Compare texts decoded alone and in a batch, bit for bit where that is promised. Elsewhere, two tokens may be
+        most probable up to rounding errors, and the texts differ from there on."""
         rows = range(len(self.subject.tokens))
         together = self.subject.written(self.net, rows)
         alone = [self.subject.written(self.net, [row])[0] for row in rows]
@@ -189,7 +189,7 @@ class ModelTest(_Test):
         return Deviation(error, allowed, "to the bit" if bits else "")
 
     def repeated(self) -> Deviation:
-        """A short training, twice, with the same noise."""
+        """Run a short training twice with the same noise, and compare the weights."""
         first, second = (self._trained() for _ in range(2))
         pairs = zip(first.parameters(), second.parameters(), strict=True)
         return Deviation(max(_distance(a.detach().cpu(), b.detach().cpu()) for a, b in pairs), 0.0)
@@ -219,7 +219,7 @@ Named = tuple[str, Callable[[], Deviation]]
 
 
 def _checked(subject: str, check: Named) -> Check:
-    """A device may lack an operation, or a class of one's own may be wrong: that is a finding, not the end."""
+    """Run a check. An exception, from an operation the device lacks or a faulty custom class, is a failed check."""
     name, run = check
     start = time.perf_counter()
     try:
@@ -232,7 +232,7 @@ def _checked(subject: str, check: Named) -> Check:
 
 @contextmanager
 def _as_trained(device: torch.device) -> Iterator[None]:
-    """On CUDA, deterministic as in training, but without TF32: ten bits would hide mistakes."""
+    """On CUDA, compute deterministically as in training, but without TF32, whose ten bits would hide mistakes."""
     if device.type != "cuda":
         yield
         return
@@ -248,7 +248,7 @@ def _as_trained(device: torch.device) -> Iterator[None]:
 
 
 def _shaken(net: nn.Module, draw: int) -> nn.Module:
-    """In double precision, each weight w as w (1 + ε r / 2) with r from a normal distribution."""
+    """Copy a net in double precision, with each weight w replaced by w (1 + ε r / 2) for standard normal r."""
     twin, generator = copy.deepcopy(net).double(), torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for weight in twin.parameters():
@@ -258,7 +258,7 @@ def _shaken(net: nn.Module, draw: int) -> nn.Module:
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    """The largest difference; infinite where one of the two is no number, or of another shape."""
+    """Return the largest difference; infinite if either contains NaN, or if the shapes differ."""
     if a.shape != b.shape:
         return math.inf
     a, b = a.double(), b.double()

@@ -1,6 +1,6 @@
-"""What the self-test computes: every registered cell and language model, small, with weights far from zero.
+"""The subjects of the self-test: every registered cell and language model, small, with weights far from zero.
 
-All numbers are drawn on the CPU from a fixed seed and then moved, so that they are the same on every machine.
+All numbers are drawn on the CPU from a fixed seed and then moved, so they are the same on every machine.
 
 B rows · T positions · V vocabulary
 """
@@ -30,12 +30,12 @@ from seqlab.recipe_tree import RecipeTree
 
 M = TypeVar("M", bound=nn.Module)
 Values = dict[str, Tensor]
-"""What a computation gave, by name, on the CPU."""
+"""The results of a computation by name, on the CPU."""
 
 SEED = 20
 VOCAB = 23
 LENGTHS = [12, 5, 9]
-"""Real positions of each row."""
+"""Number of positions of each row that are not padding."""
 SOURCE_LENGTHS = [4, 9, 7]
 CELL_WIDTH, CELL_HIDDEN = 8, 16
 
@@ -50,7 +50,7 @@ SMALL = {
     "dropout": 0.1,
     "attention": "additive",
 }
-"""Sizes of a small model, for those of its settings that have these names."""
+"""Sizes of a small model, for the settings that it has."""
 
 OWN: dict[str, dict[str, Any]] = {
     "mixture": {"parts": [{"kind": "gpt", "width": 24, "depth": 1, "heads": 3}, {"kind": "ngram", "order": 3}]},
@@ -67,7 +67,7 @@ def cell_names() -> list[str]:
 
 
 def model_names() -> list[str]:
-    """All that predict the next token of a vocabulary: language models, then translators."""
+    """List the models that predict the next token of a vocabulary: language models, then translators."""
     kinds = {name: registry.find("model", name) for name in registry.names("model")}
     known = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, LanguageModel)}
     fit = [name for name, kind in known.items() if set(needs(kind)) <= {"vocab_size"}]
@@ -87,16 +87,16 @@ class CellSubject:
         self.mask = _mask(LENGTHS)
 
     def exactly(self, net: Recurrent) -> Values:
-        """Step by step: a mask keeps the library's kernel away, and `fuse` the compiled loop."""
+        """Compute step by step: the mask disables the library's kernel, and `fuse` the compiled loop."""
         net.fuse = False
         return self._values(net, self.x.to(next(net.parameters()).dtype), torch.ones_like(self.mask))
 
     def compute(self, net: Recurrent) -> Values:
-        """As training does."""
+        """Compute as in training."""
         return self._values(net, self.x.to(_device(net)), None)
 
     def one_by_one(self, net: Recurrent) -> Values:
-        """One position at a time, as decoding does."""
+        """Compute one position at a time, as in decoding."""
         net = packed(net)
         x = self.x.to(_device(net))
         state, outputs = net.start(len(x), x), []
@@ -107,7 +107,7 @@ class CellSubject:
         return {"outputs": torch.cat(outputs, 1).cpu()}
 
     def alone(self, net: Recurrent) -> Values:
-        """Each row by itself, without its padding, with zeros in its place."""
+        """Compute each row by itself, with zeros instead of its padding."""
         x, found = self.x.to(_device(net)), []
         with torch.no_grad():
             for row, length in enumerate(LENGTHS):
@@ -116,7 +116,7 @@ class CellSubject:
         return {"outputs": torch.cat(found).cpu()}
 
     def together(self, net: Recurrent) -> Values:
-        """All rows at once, padded."""
+        """Compute all rows at once, padded."""
         x, mask = self.x.to(_device(net)), self.mask.to(_device(net))
         with torch.no_grad():
             outputs, _ = net(x, net.start(len(x), x), mask)
@@ -151,7 +151,7 @@ class ModelSubject:
 
     @property
     def learns(self) -> bool:
-        """N-grams count, and mixtures of models stay as they are."""
+        """Whether the model has gradients; n-grams count, and mixtures stay fixed."""
         return any(weight.requires_grad for weight in self.net.parameters())
 
     def batch(self) -> Batch:
@@ -165,7 +165,7 @@ class ModelSubject:
         return self.compute(net)
 
     def compute(self, net: LanguageModel) -> Values:
-        """Log-probabilities at every position, the loss and its gradients."""
+        """Compute the log-probabilities at every position, the loss and its gradients."""
         tokens, source = self.tokens.to(_device(net)), self._source(_device(net))
         with torch.no_grad():
             chances = net.logits(net(tokens, None, None, source).states).log_softmax(-1)
@@ -177,7 +177,7 @@ class ModelSubject:
         return _on_cpu({"log p": chances, "loss": loss.sum, **_gradients(net)})
 
     def one_by_one(self, net: LanguageModel) -> Values:
-        """One position at a time, as decoding does."""
+        """Compute one position at a time, as in decoding."""
         net = packed(net)
         tokens = self.tokens.to(_device(net))
         found = []
@@ -189,7 +189,7 @@ class ModelSubject:
         return _on_cpu({"log p": torch.stack(found, 1)})
 
     def written(self, net: LanguageModel, rows: Sequence[int], tokens: int = 12) -> list[list[Token]]:
-        """What greedy decoding writes for some rows at once, after prompts of different lengths."""
+        """Decode some rows greedily in one batch, after prompts of different lengths."""
         net = packed(net)
         prompts = [self.tokens[row, : 1 + 2 * row].tolist() for row in rows]
         source = self._source(_device(net), rows)
@@ -209,7 +209,7 @@ class ModelSubject:
 
 
 def moved(net: M, device: torch.device) -> M:
-    """A copy on a device."""
+    """Return a copy on a device."""
     return copy.deepcopy(net).to(device)
 
 
@@ -221,14 +221,14 @@ def _model(name: str) -> LanguageModel:
     model: LanguageModel = kind(settings, **sizes_for(kind, {"vocab_size": VOCAB}))
     for part in model.modules():
         fit = getattr(part, "fit", None)
-        if callable(fit):  # n-grams count a text, in which some tokens are frequent
+        if callable(fit):  # n-grams count a text in which some tokens are frequent
             draws = np.random.default_rng(SEED).geometric(0.15, 3000) - 1
             fit(np.minimum(draws, VOCAB - 1))
     return model
 
 
 def _made(make: Any) -> Any:
-    """Seeded, and with noise added to all weights, so that nothing is zero and every part matters."""
+    """Make a net from a fixed seed and add noise to all weights, so that nothing is zero and every part matters."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         net = make().eval()
@@ -248,7 +248,7 @@ def _mask(lengths: Sequence[int]) -> Tensor:
 
 
 def _slopes(value: Tensor) -> Tensor:
-    """The gradient that a value is given: another one for each of its numbers."""
+    """Return the gradient to feed into a value, different for each of its numbers."""
     return torch.linspace(-1, 2, value.numel()).to(value.device, value.dtype).view_as(value)
 
 

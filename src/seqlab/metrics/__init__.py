@@ -1,4 +1,4 @@
-"""Metrics that compare texts with references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER, exact match; without torch."""
+"""Metrics that compare texts with references, without torch: BLEU, chrF, TER, ROUGE, METEOR, WER, CER, exact match."""
 
 from seqlab.metrics.judging import Difference, Figure, Judged, judge
 from seqlab.metrics.metric import Metric

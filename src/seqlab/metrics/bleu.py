@@ -17,7 +17,7 @@ from seqlab.recipe import PartSettings
 ORDERS = 4
 """BLEU counts n-grams of 1 to 4 words."""
 TOKENIZED = 100
-"""So many lines that end in " ." make sacreBLEU warn of tokenized text."""
+"""Number of lines ending in " ." from which sacreBLEU warns of tokenised text."""
 
 
 class BLEU(Metric):
@@ -28,12 +28,12 @@ class BLEU(Metric):
 
     class Settings(Lower):
         tokenize: Literal["13a", "intl", "zh", "char", "none"] = "13a"
-        """sacreBLEU's tokenizers that need nothing else: `zh` for Chinese, `char` for any text without blanks."""
+        """sacreBLEU's tokenizers that need no other package: `zh` for Chinese, `char` for other text without spaces."""
 
     better = "higher"
 
     def __init__(self, settings: Settings) -> None:
-        # force: one line alone cannot tell whether texts look tokenized; `caution` says it of all of them
+        # force: no warnings for single lines; `caution` checks all of them for tokenised text
         self.library = bleu.BLEU(lowercase=settings.lowercase, tokenize=settings.tokenize, force=True)
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
@@ -44,13 +44,13 @@ class BLEU(Metric):
         return float(self._score(sums).score)
 
     def caution(self, hypotheses: Sequence[str]) -> str | None:
-        """sacreBLEU's own warning, by its own rule."""
+        """Give sacreBLEU's warning, by its rule."""
         tokenized = sum(text.endswith(" .") for text in hypotheses)
         if tokenized < TOKENIZED:
             return None
         return (
-            f"{tokenized:,} of {len(hypotheses):,} lines end in a tokenized period (' .'): BLEU is meant for "
-            "detokenized text, and may be too high or too low here"
+            f"{tokenized:,} of {len(hypotheses):,} lines end in a tokenised full stop (' .'): BLEU is meant for "
+            "detokenised text, and may be too high or too low here"
         )
 
     def parts(self, sums: Numbers) -> dict[str, float]:
@@ -82,14 +82,14 @@ class ChrF(Metric):
 
     class Settings(Lower):
         words: int = 0
-        """Also n-grams of words, up to this n."""
+        """Also count word n-grams up to this n."""
 
     better = "higher"
 
     def __init__(self, settings: Settings) -> None:
         self.library = chrf.CHRF(word_order=settings.words, lowercase=settings.lowercase)
 
-    # sacreBLEU's public names give chrF of a text, but neither its counts nor chrF of counts; these two are in 2.x
+    # sacreBLEU's public API gives the chrF of a text, but neither its counts nor the chrF of counts; 2.x has both
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
         (counts,) = self.library._extract_corpus_statistics([hypothesis], [[one] for one in references])
@@ -144,5 +144,5 @@ class TER(Metric):
 
 
 def _signature(name: str, library: bleu.BLEU | chrf.CHRF | ter.TER, references: int | None) -> str:
-    library.num_refs = -1 if references is None else references  # else that of the last line
+    library.num_refs = -1 if references is None else references  # otherwise it would be that of the last line
     return f"{name}|{library.get_signature().format()}"

@@ -46,7 +46,7 @@ class ErrorRate(Metric):
         return signed(type(self).__name__, references, settings)
 
     def _text(self, text: str) -> str:
-        """One blank between words, none at the ends."""
+        """Normalise to one space between words and none at the ends."""
         return " ".join((text.lower() if self.settings.lowercase else text).split())
 
     def _edits(self, reference: str, hypothesis: str) -> Numbers:

@@ -1,4 +1,4 @@
-"""Evaluates texts with several metrics: figures, confidence intervals, and differences between systems."""
+"""Evaluate texts with several metrics: scores, confidence intervals, and differences between systems."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Figure:
     lines: int
     signature: str
     interval: tuple[float, float] | None
-    """95 %, by the bootstrap; None if there were no resamples."""
+    """The 95 % interval, by the bootstrap; None if there were no resamples."""
     parts: dict[str, float]
-    """What it is made of: precisions, counts of edits, ..."""
+    """Its components: precisions, counts of edits, ..."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Difference:
     interval: tuple[float, float]
     p_value: float
     better_in: float
-    """The share of resamples in which the first system is the better one."""
+    """Share of resamples in which the first system is better."""
 
 
 def judge(
@@ -52,10 +52,10 @@ def judge(
     resamples: int = 0,
     seed: int = SEED,
 ) -> dict[str, Figure]:
-    """A figure for each metric, by its name.
+    """Return the figure of each metric, by name.
 
-    `references[i]` are the references of line i, one or more. A metric is a name (`rouge` stands for three), or the
-    settings of one: `BLEU.Settings(kind="bleu", lowercase=True)`. With `resamples` (1,000, say) figures have intervals.
+    `references[i]` are the references of line i, one or more. A metric is given by name (`rouge` stands for three) or
+    by settings: `BLEU.Settings(kind="bleu", lowercase=True)`. With `resamples`, such as 1,000, figures have intervals.
     """
     return Judged(names, hypotheses, references, resamples=resamples, seed=seed).figures()
 
@@ -99,12 +99,12 @@ class Judged:
         return found
 
     def values(self, lines: slice | NDArray[np.bool_] = slice(None)) -> dict[str, float]:
-        """The figures alone, of all lines or of some."""
+        """Return only the values, over all lines or some of them."""
         return {name: metric.figure(self.tables[name][lines].sum(axis=0)) for name, metric in self.metrics.items()}
 
     @cached_property
     def resampled(self) -> dict[str, Numbers]:
-        """(resamples,) figures of each metric; the draws are the same for all metrics."""
+        """(resamples,) values of each metric; all metrics share the same draws."""
         widths = [table.shape[1] for table in self.tables.values()]
         sums = resampled_sums(np.hstack(list(self.tables.values())), self.resamples, self.seed)
         pieces = np.split(sums, np.cumsum(widths)[:-1], axis=1)
@@ -114,10 +114,10 @@ class Judged:
         }
 
     def against(self, other: Judged) -> dict[str, Difference]:
-        """Ours less theirs, on the same lines: the draws of one are those of the other."""
+        """Return our figures minus theirs on the same lines, with the same draws for both."""
         mine, theirs = ((one.lines, one.resamples, one.seed, one.signatures) for one in (self, other))
         if mine != theirs or not self.resamples:
-            raise DataError("only systems judged alike (lines, references, metrics, resamples) can be compared")
+            raise DataError("can only compare systems with the same lines, references, metrics and resamples")
         found = {}
         for name, metric in self.metrics.items():
             ours, others = (metric.figure(one.tables[name].sum(axis=0)) for one in (self, other))
@@ -129,7 +129,7 @@ class Judged:
 
 
 def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
-    """Metrics by name; each name once."""
+    """Return metrics by name, each name once."""
     found: dict[str, Metric] = {}
     for named in names:
         for one in GROUPS.get(named, (named,)) if isinstance(named, str) else (named,):
@@ -139,7 +139,7 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
                 raise RecipeError(f"unknown metric '{name}'", where="metric", hint=hint)
             cls = registry.find("metric", name)
             if name in found:
-                raise RecipeError(f"the metric '{name}' is asked for twice", hint="name it once")
+                raise RecipeError(f"the metric '{name}' is listed twice", hint="name it once")
             found[name] = cls(cls.Settings(kind=name) if isinstance(one, str) else one)
     if not found:
         raise RecipeError("no metric", hint=f"choose from {', '.join(sorted([*registry.names('metric'), *GROUPS]))}")
@@ -148,10 +148,10 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses):,} lines cannot be judged by the references of {len(references):,}")
+        raise DataError(f"{len(hypotheses):,} lines do not match the references of {len(references):,}")
     if not hypotheses:
-        raise DataError("no lines to judge", hint="give at least one, which may be empty")
+        raise DataError("no lines to score", hint="give at least one, which may be empty")
     for number, those in enumerate(references, 1):
         if isinstance(those, str) or not those:
             hint = "give a list of one or more texts for each line"
-            raise DataError("no list of references", where=f"line {number}", hint=hint)
+            raise DataError("has no list of references", where=f"line {number}", hint=hint)

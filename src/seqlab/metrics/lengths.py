@@ -22,9 +22,9 @@ class Bin(TypedDict):
 
 
 def by_length(judged: Judged, lengths: Sequence[int]) -> list[Bin]:
-    """About as many lines in each bin, the shortest sources first; those of one length are together.
+    """Split lines into bins of about equal size, shortest sources first; sources of equal length share a bin.
 
-    Bins depend on the lengths alone: they are the same for all systems that read the same sources.
+    Bins depend only on the lengths: they are the same for all systems that read the same sources.
     """
     found = np.asarray(lengths)
     ends = np.unique(np.quantile(found, np.arange(1, BINS + 1) / BINS, method="inverted_cdf"))

@@ -21,7 +21,7 @@ class METEOR(Metric):
 
     m words are aligned: identical words first, then words with the same stem. A chunk is a run of words that are
     adjacent in both texts. Lavie & Agarwal 2007, https://aclanthology.org/W07-0734, α = 0.9, β = 3, γ = 0.5. Of several
-    references, the one with the highest score counts. The figures equal nltk's if WordNet knows no word.
+    references, the one with the highest score counts. The scores equal nltk's with an empty WordNet.
     """
 
     class Settings(PartSettings):
@@ -49,7 +49,7 @@ class METEOR(Metric):
 
 
 def meteor(hypothesis: Sequence[str], reference: Sequence[str]) -> float:
-    """Of words in lower case; from 0 to 1."""
+    """Return METEOR of lower-cased words, from 0 to 1."""
     pairs = alignment(hypothesis, reference)
     if not pairs:
         return 0.0
@@ -60,10 +60,10 @@ def meteor(hypothesis: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def alignment(hypothesis: Sequence[str], reference: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of places, in order of the hypothesis.
+    """Return pairs of positions, in the order of the hypothesis.
 
-    From the end of the hypothesis to its start, each word takes the last word like it that is left: nltk's choice,
-    which is not always that of fewest chunks.
+    From the end of the hypothesis to its start, each word takes the last matching word that is left. This is nltk's
+    choice, which does not always give the fewest chunks.
     """
     ours, theirs = dict(enumerate(hypothesis)), dict(enumerate(reference))
     pairs: list[tuple[int, int]] = []

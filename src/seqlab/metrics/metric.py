@@ -19,8 +19,8 @@ Numbers = NDArray[np.float64]
 class Metric(ABC):
     """statistics of a line, (K,) → their sums over the lines of a text, (K,) → the figure of the text
 
-    The statistics hold everything about a line, so resampling lines takes a sum and no new comparison of texts. Figures
-    are percentages.
+    The statistics hold everything about a line, so resampling lines only takes sums, without comparing texts again.
+    Figures are percentages.
     """
 
     Settings: ClassVar[type[PartSettings]]
@@ -28,22 +28,22 @@ class Metric(ABC):
 
     @abstractmethod
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
-        """Of one line, whose references are one or more; either may be empty texts."""
+        """Return the statistics of one line with one or more references; any of these texts may be empty."""
 
     @abstractmethod
     def figure(self, sums: Numbers) -> float:
-        """Of a text, by the sums of its lines' statistics."""
+        """Return the figure of a text from the sums of its lines' statistics."""
 
     @abstractmethod
     def signature(self, references: int | None) -> str:
-        """All that a figure depends on, in sacreBLEU's form; None: lines have different numbers of references."""
+        """Return all that a figure depends on, in sacreBLEU's format; None: the number of references varies by line."""
 
     def caution(self, hypotheses: Sequence[str]) -> str | None:
-        """What makes the figure of these texts doubtful."""
+        """Return what makes the figure of these texts doubtful, or None."""
         return None
 
     def parts(self, sums: Numbers) -> dict[str, float]:
-        """What the figure is made of, for those who look closer."""
+        """Return the components of the figure."""
         return {}
 
 
@@ -54,7 +54,7 @@ class Lower(PartSettings):
 
 
 def signed(name: str, references: int | None, settings: Mapping[str, str]) -> str:
-    """The signature of a metric that is written here."""
+    """Return the signature of a metric that is implemented here."""
     fields = {
         "nrefs": "var" if references is None else str(references),
         **settings,

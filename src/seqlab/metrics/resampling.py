@@ -26,18 +26,18 @@ def resampled_sums(table: Numbers, resamples: int, seed: int) -> Numbers:
 
 
 def interval(figures: Numbers) -> tuple[float, float]:
-    """The middle 95 % of resampled figures."""
+    """Return the middle 95 % of resampled figures."""
     left_out = len(figures) // 40
     ordered = np.sort(figures)
     return float(ordered[left_out]), float(ordered[-1 - left_out])
 
 
 def p_value(difference: float, differences: Numbers) -> float:
-    """(1 + #{|d*| − mean |d*| > |d|}) / (1 + resamples): how often chance alone would make so large a difference
+    """(1 + #{|d*| − mean |d*| > |d|}) / (1 + resamples): how often chance alone would give such a large difference
 
-    d is the difference of two systems, d* that of a draw. It is the variant of Moses and sacreBLEU: the sizes of
-    differences are shifted to have the mean 0 (after Riezler & Maxwell 2005, https://aclanthology.org/W05-0908). Where
-    no draw has a difference at all it is 1; sacreBLEU has its smallest p-value there.
+    d is the difference of two systems, d* that of a draw. This is the variant of Moses and sacreBLEU: the sizes of the
+    differences are shifted to mean 0 (after Riezler & Maxwell 2005, https://aclanthology.org/W05-0908). If no draw has
+    any difference, it is 1; sacreBLEU gives its smallest p-value then.
     """
     sizes = np.abs(differences)
     if not sizes.any():

@@ -1,7 +1,7 @@
 """ROUGE: n-grams, or a longest common subsequence, that a text shares with a reference.
 
-Lin 2004, https://aclanthology.org/W04-1013. The figures equal those of rouge-score,
-which is not used because it needs nltk.
+Lin 2004, https://aclanthology.org/W04-1013. The scores equal those of rouge-score, which is not used because it needs
+nltk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seqlab.recipe import PartSettings
 T = TypeVar("T")
 
 SHORT = 3
-"""Words of so many letters are not stemmed."""
+"""Words of up to this many letters are not stemmed."""
 
 
 class ROUGE(Metric):
@@ -33,7 +33,7 @@ class ROUGE(Metric):
 
     class Settings(PartSettings):
         stem: bool = False
-        """Compare stems of words of more than three letters (Porter)."""
+        """Whether to compare the stems (Porter) of words of more than three letters."""
 
     better = "higher"
     title: ClassVar[str]
@@ -43,7 +43,7 @@ class ROUGE(Metric):
 
     @abstractmethod
     def shared(self, hypothesis: list[str], reference: list[str]) -> tuple[int, int, int]:
-        """How much is shared, and how much there is in the hypothesis and in the reference."""
+        """Return the number of shared units, and their numbers in the hypothesis and in the reference."""
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
         """Precision, recall, F, 1"""
@@ -68,7 +68,7 @@ class ROUGE(Metric):
         return precision, recall, 2 * precision * recall / (precision + recall) if shared else 0.0
 
     def _words(self, text: str) -> list[str]:
-        """Runs of the letters a to z and figures; everything else parts words, as in the first ROUGE."""
+        """Return runs of the letters a to z and digits; everything else separates words, as in the original ROUGE."""
         words = re.findall("[a-z0-9]+", text.lower())
         return [stem(word) if len(word) > SHORT else word for word in words] if self.stem else words
 
@@ -105,7 +105,7 @@ def _shared(ours: Counter[T], theirs: Counter[T]) -> tuple[int, int, int]:
 
 
 def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of a longest common subsequence.
+    """Return the length of a longest common subsequence.
 
     A row of the table rises by 0 or 1 from each column to the next, so it is a number whose bits are 0 where it rises;
     the next row is a sum and a difference of such numbers. Hyyrö 2004, "Bit-parallel LCS-length computation revisited".

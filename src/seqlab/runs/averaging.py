@@ -1,4 +1,4 @@
-"""The last checkpoints of a run become one: the mean of their weights."""
+"""Average the weights of a run's last checkpoints into a new run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def average(
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
 ) -> Run:
-    """w̄ = (w₁ + … + w_k) / k over the newest `last` checkpoints of a run, as a new run.
+    """Average the weights of the newest `last` checkpoints of a run, w̄ = (w₁ + … + w_k) / k, into a new run.
 
-    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. `training.keep` says how many a run keeps.
+    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. `training.keep` sets how many a run keeps.
 
     >>> seqlab.average("runs/mine", out="runs/averaged", last=5).evaluate()
     """
@@ -42,8 +42,8 @@ def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] 
     task = restored_task(given, recipe)
     found = [(int(one.facts["step"]), one.model) for one in islice(Checkpoints(given, warn=caution).whole(), last)]
     if len(found) < last:
-        hint = f"train with training.keep={last}, or ask for fewer"
-        raise RunError(f"has {len(found)} whole checkpoints, and not {last}", where=str(given), hint=hint)
+        hint = f"train with training.keep={last}, or set a smaller --last"
+        raise RunError(f"has {len(found)} of the {last} intact checkpoints needed", where=str(given), hint=hint)
     objective = build(recipe, task)
     load_weights(objective, _mean([model for _, model in found]), str(given))
     about = f"the mean of {last} checkpoints of {recipe.name or given.name}"
@@ -56,7 +56,7 @@ def _average(folder: Path, given: Path, last: int, code: str | os.PathLike[str] 
 
 
 def _mean(models: Sequence[Tensors]) -> Tensors:
-    """Of all weights; what is no weight (whole numbers) is that of the newest, which comes first."""
+    """Average all weights; integer tensors, which are not weights, are those of the newest, which comes first."""
     return {
         name: torch.stack([model[name] for model in models]).mean(0) if own.is_floating_point() else own
         for name, own in models[0].items()

@@ -1,4 +1,4 @@
-"""Back-translation: a run from target to source makes pairs of texts that nobody has translated."""
+"""Back-translation: a run from target to source makes training pairs from monolingual text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BackTranslated:
     written: int
     skipped: int
     columns: tuple[Column, Column]
-    """Of sources and of targets."""
+    """The columns of sources and of targets."""
 
 
 def back_translate(
@@ -39,27 +39,31 @@ def back_translate(
     choose: Choose | None = None,
     batch_size: int | None = None,
 ) -> BackTranslated:
-    """A .tsv or .jsonl file of pairs for a run in the other direction: each line of `texts` is a target, and what `run`
-    answers to it is the source. Lines that are empty, too long or answered by nothing are left out.
+    """Write a .tsv or .jsonl file of pairs for training in the other direction.
 
-    Sources are searched for as the recipe of `run` says, or drawn token by token with `choose`. Columns have the names,
-    or the numbers, by which `run` reads its own pairs.
+    Each line of `texts` is a target, and its translation by `run` is the source. Lines are left out if they are empty,
+    too long or have an empty translation.
 
-    Sennrich et al. 2016, https://arxiv.org/abs/1511.06709; Edunov et al. 2018, https://arxiv.org/abs/1808.09381 (drawn)
+    Sources are decoded as the recipe of `run` says, or sampled token by token with `choose`. Columns have the names or
+    numbers by which `run` reads its own pairs.
+
+    Sennrich et al. 2016, https://arxiv.org/abs/1511.06709; with sampling: Edunov et al. 2018,
+    https://arxiv.org/abs/1808.09381
+
 
     >>> seqlab.back_translate(seqlab.load("runs/en-de"), "mono.en", "synthetic.tsv", choose=Sample(seed=1))
     """
     path, role = Path(out), _only_text(run)
     if path.suffix not in (".tsv", ".jsonl"):
-        raise DataError("the name of the pairs should end in .tsv or .jsonl", where=str(path), hint="give another one")
+        raise DataError("the file name must end in .tsv or .jsonl", where=str(path), hint="choose another --out")
     if path.exists():
-        raise DataError("is there already", where=str(path), hint="give another name, or remove it")
+        raise DataError("already exists", where=str(path), hint="choose another --out, or remove the file")
     columns = _columns(run.recipe.data, role)
     table = _Json(columns) if path.suffix == ".jsonl" else _Table(columns)
     data = _plain(run, texts)
     task = run.task
     if not isinstance(task, Writes):
-        raise RunError("this kind of task writes no answers", where=str(run.folder), hint="give a translator")
+        raise RunError("this kind of task does not write texts", where=str(run.folder), hint="give a translator")
     task = task if choose is None else task.drawn(choose)
     written = skipped = 0
     with draft_of(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
@@ -73,17 +77,17 @@ def back_translate(
             else:
                 skipped += 1
         if not written:
-            hint = "give a text, one sentence a line"
+            hint = "give a text with one sentence per line"
             raise DataError("no line was answered", where=described(data, "valid"), hint=hint)
     return BackTranslated(written, skipped, columns)
 
 
 def _only_text(run: Run) -> str:
-    """The role of the one text that a run translates."""
+    """Return the role of the single text that a run translates."""
     conditions: dict[str, str] = getattr(run.recipe.task, "conditions", {})
     if list(conditions.values()) != ["text"]:
         hint = "give a run of translation from target to source"
-        raise RunError("does not make a text out of a text", where=str(run.folder), hint=hint)
+        raise RunError("does not translate a single text into another", where=str(run.folder), hint=hint)
     return next(iter(conditions))
 
 
@@ -92,14 +96,14 @@ def _plain(run: Run, texts: str | Sequence[str]) -> DataSettings:
     data = run.recipe.data.model_copy(update={"valid": valid, "format": "txt", "documents": "line"})
     for path in sources(data, "valid"):
         if isinstance(path, str):
-            raise DataError(f"'{path}' is no file", hint="give a text, one sentence a line")
+            raise DataError(f"'{path}' is not a file", hint="give a text with one sentence per line")
         if isinstance(path, Path) and format_of(path) != "txt":
-            raise DataError("is no plain text", where=str(path), hint="give a text, one sentence a line")
+            raise DataError("is not plain text", where=str(path), hint="give a text with one sentence per line")
     return data
 
 
 def _shown(answers: Iterator[Answer], size: int | None) -> Iterator[Answer]:
-    """Line by line, with the progress of the work."""
+    """Yield the answers line by line, and show progress."""
     with work("translating back", size) as advance:
         done = 0
         for answer in answers:
@@ -108,11 +112,11 @@ def _shown(answers: Iterator[Answer], size: int | None) -> Iterator[Answer]:
             advance(done)
 
 
-# ------------------------------------------------------------------- how pairs are written
+# ------------------------------------------------------------------- writing pairs
 
 
 def _columns(data: DataSettings, role: str) -> tuple[Column, Column]:
-    """Of the source and of the target: what `run` reads its targets and its sources from."""
+    """Return the columns of the source and of the target: those that `run` reads its targets and sources from."""
     if not {role, TARGET} & set(data.columns):
         return "source", TARGET
     return data.columns.get(TARGET, TARGET), data.columns.get(role, role)
@@ -129,13 +133,13 @@ class _Json:
 
 
 class _Table:
-    """With a header, unless columns are numbers. A tab inside a text becomes a blank."""
+    """Rows of a .tsv file, with a header unless columns are numbers. Tabs inside a text become spaces."""
 
     def __init__(self, columns: tuple[Column, Column]) -> None:
         numbers = [column for column in columns if isinstance(column, int)]
         if len(numbers) == 1:
             hint = "write .jsonl, or name both columns in data.columns of the run"
-            raise DataError("one column has a name and the other a number", hint=hint)
+            raise DataError("one column is given by name and the other by number", hint=hint)
         self.head = "" if numbers else "\t".join(map(str, columns)) + "\n"
         self.places = numbers or [0, 1]
         self.width = max(2, *(place + 1 if place >= 0 else -place for place in self.places))

@@ -1,4 +1,4 @@
-"""Look before you leap: is this training set up to succeed, and what will it cost?"""
+"""Check a training before it starts: is it set up to succeed, and what will it cost?"""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from seqlab.training.evaluation import evaluate
 from seqlab.training.trainer import Silence, Trainer
 
 BY_HEART = 60
-"""Steps in which one batch must be half learned."""
+"""Steps within which the loss of one batch must halve."""
 
 MOST_SPREAD = 3.0
-"""Standard deviation of logits before the first step: shipped translators begin with up to 2.4, and learn well."""
+"""Largest standard deviation of logits before the first step. Shipped translators start at up to 2.4 and learn well."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class CheckupLine:
 
 
 def check(recipe: Recipe) -> list[CheckupLine]:
-    """Nothing is written; the recipe's own batches, on copies of its model."""
+    """Check a recipe with its own batches, on copies of its model. Nothing is written."""
     device = choose_device(recipe.training.device)
     prepared = prepare(recipe, device, Silence())
     findings = [*_data(prepared), *_held_out(prepared)]
     if prepared.counts:
-        return [*findings, CheckupLine("training", "counts", "this model counts and has no steps")]
+        return [*findings, CheckupLine("training", "counts", "this model is trained by counting, without steps")]
     with tempfile.TemporaryDirectory() as folder, memory_for_steps():
         constant = {"training.steps": 10_000_000, "training.schedule": "constant"}
         trial_recipe = prepared.recipe.changed(constant)
@@ -64,27 +64,29 @@ def _data(prepared: Prepared) -> list[CheckupLine]:
     examples = f"{len(prepared.train_split):,} training examples" if not prepared.counts else "counted in one pass"
     return [
         CheckupLine("model and data", f"{weights:,} weights, {sizes}", examples),
-        *(CheckupLine("data", "not all of it", note) for note in prepared.left_out),
+        *(CheckupLine("data", "incomplete", note) for note in prepared.left_out),
     ]
 
 
 def _held_out(prepared: Prepared) -> list[CheckupLine]:
     notes = prepared.notes
     found = (
-        [CheckupLine("held out", notes["held_out"], "what the figures are measured on")] if "held_out" in notes else []
+        [CheckupLine("held out", notes["held_out"], "the data that metrics are computed on")]
+        if "held_out" in notes
+        else []
     )
     asked = prepared.task.reads(prepared.recipe)
     common = overlap(asked, asked) if asked is not None and "overlap" in notes else None
     if common is not None:
-        found.append(CheckupLine("held out", f"{common.share:.0%} of it trained on", str(common), common.share < MUCH))
+        found.append(CheckupLine("held out", f"{common.share:.0%} of it in training", str(common), common.share < MUCH))
     return found
 
 
 def _first_loss(prepared: Prepared, trial: Trainer) -> CheckupLine:
-    """A model that knows nothing gives each of V tokens 1 / V: a loss of ln V.
+    """Compare the first loss with ln V, that of a model that gives each of V tokens the probability 1 / V.
 
-    Logits that begin with a standard deviation of σ add σ² / 2 nats to it, which a few steps undo. A loss far below
-    ln V means that the model sees what it is to predict.
+    Logits that start with a standard deviation of σ add σ² / 2 nats to it, which a few steps undo. A loss far below
+    ln V means that the model sees its targets.
     """
     totals = evaluate(trial.objective, prepared.valid_split, trial.settings.batch_size, trial.device)
     loss = totals["sum"] / totals["count"]
@@ -93,17 +95,17 @@ def _first_loss(prepared: Prepared, trial: Trainer) -> CheckupLine:
         return CheckupLine("first loss", f"{loss:.3f}", "before any step", math.isfinite(loss))
     expected = math.log(vocabulary)
     near = 0.85 * expected < loss < expected + MOST_SPREAD**2 / 2
-    advice = "as it should be" if near else "too high: look at the initialisation, the scale of the weights"
+    advice = "as expected" if near else "too high: check the initialisation and the scale of the weights"
     if loss <= 0.85 * expected:
-        advice = "too low: can the model see what it is to predict?"
+        advice = "too low: can the model see its targets?"
     return CheckupLine("first loss", f"{loss:.3f}", f"ln V = {expected:.3f}: {advice}", near)
 
 
 def _by_heart(trial: Trainer, batch: tuple[Cursor, Indices]) -> CheckupLine:
-    """A model that can learn at all can learn one batch by heart."""
+    """Check that the model overfits one batch, which any model that can learn does."""
     losses = [trial.learn(*batch)["loss"] for _ in range(BY_HEART)]
     halved = losses[-1] < 0.5 * losses[0]
-    advice = "it can learn" if halved else "too slow: look at training.learning_rate and the targets"
+    advice = "it can learn" if halved else "too slow: check training.learning_rate and the targets"
     return CheckupLine(
         "one batch by heart", f"{losses[0]:.3f} → {losses[-1]:.3f}", f"{BY_HEART} steps: {advice}", halved
     )
@@ -122,4 +124,4 @@ def _cost(prepared: Prepared, trial: Trainer) -> CheckupLine:
     memory = ""
     if torch.cuda.is_available():
         memory = f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB on the device"
-    return CheckupLine("time ahead", f"{ahead / 60:.1f} minutes", f"{step * 1000:.0f} ms a step{memory}")
+    return CheckupLine("time ahead", f"{ahead / 60:.1f} minutes", f"{step * 1000:.0f} ms per step{memory}")

@@ -26,13 +26,13 @@ from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence, Watcher
 
 UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
-"""What models that write no texts are compared by: the first of these that all of them have."""
+"""Metrics for comparing models that write no texts: the first one that all of them have is used."""
 
 FEW_LOST = 0.001
-"""Shares of lines that tokenizers change: those that differ by no more than this compare."""
+"""Largest difference between the shares of lines that tokenizers change at which results are still comparable."""
 FEW_UNKNOWN = 0.001
-"""Shares of unknown tokens that differ by no more than this compare: were each of them 20 bits too cheap, the figure
-would change by 0.02 bits a token, less than what another seed changes."""
+"""Largest difference between the shares of unknown tokens at which results are still comparable. Even if each unknown
+token were 20 bits too cheap, the result would change by 0.02 bits per token, less than from another seed."""
 
 
 @dataclass(frozen=True)
@@ -46,30 +46,30 @@ class Result:
     parameters: int
     tokens_per_second: float
     seconds: float
-    """Of training; evaluations and samples are not in them."""
+    """Training time, without evaluations and samples."""
     data: str
-    """Fingerprints of what it was trained on and of what was held out."""
+    """Fingerprints of the training data and of the held-out data."""
     curve: list[dict[str, float]] = field(repr=False)
-    """Held-out figures over training time."""
+    """Held-out metrics over training time."""
     flops: float | None = None
-    """Floating-point operations of the training; None where nothing is learnt by gradients."""
+    """Floating-point operations of the training; None if nothing is learnt by gradients."""
     lost: float = 0.0
-    """The share of the held-out lines that do not come back from their tokens as they were."""
+    """Share of the held-out lines that the tokenizer does not restore exactly."""
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One recipe over all seeds: means, and the spread (standard deviation) of the figure compared."""
+    """One recipe over all seeds: means, and the spread (standard deviation) of the metric compared."""
 
     name: str
     value: float
     spread: float
     written: dict[str, float]
-    """Figures of what it writes, by metric."""
+    """Metrics of the texts it writes, by name."""
     perplexity: float | None
-    """None where there is none: of classes, tags, forecasts."""
+    """None for tasks without one, such as classification, tagging and forecasting."""
     unknown: float
-    """The share of the tokens that are `<unk>`."""
+    """Share of the tokens that are `<unk>`."""
     parameters: int
     flops: float | None
     tokens_per_second: float
@@ -86,7 +86,7 @@ def compare(
     code: str | os.PathLike[str] | None = None,
     watch: Callable[[str], AbstractContextManager[Watcher]] = lambda name: nullcontext(Silence()),
 ) -> list[Result]:
-    """Train each recipe with each seed under one budget; finished runs in `out` are taken as they are."""
+    """Train each recipe with each seed on the same budget; finished runs in `out` are reused."""
     loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
     _check_names([recipe.name for recipe in loaded])
     results = []
@@ -101,8 +101,11 @@ def compare(
 
 
 def mixed(results: Sequence[Result], out: str | os.PathLike[str]) -> Result:
-    """What the mixture of several trainings comes to. Its weights are fitted on the held-out data, which flatters it a
-    little; its seconds are those of all its parts, and its curve is one point, where the last of them has ended."""
+    """Mix several trainings and return the result.
+
+    The weights are fitted on the held-out data, which flatters the mixture a little. Its seconds are those of all its
+    parts together; its curve is a single point, where the last of them ends.
+    """
     run = mix([one.folder for one in results], out)
     found, unit = result_of("mixture", 0, run), predicted(results)
     end = max(one.curve[-1]["seconds"] for one in results)
@@ -114,7 +117,7 @@ def mixed(results: Sequence[Result], out: str | os.PathLike[str]) -> Result:
 
 
 def training_cost(run: Run) -> float | None:
-    """FLOPs of a training; None where nothing is learnt by gradients."""
+    """Return the FLOPs of a training; None if nothing is learnt by gradients."""
     if not any(weight.requires_grad for weight in run.objective.parameters()):
         return None
     split = run.task.split(run.recipe.data, "train", training=True)
@@ -123,16 +126,16 @@ def training_cost(run: Run) -> float | None:
 
 
 def _check_names(names: list[str]) -> None:
-    """Names of recipes are names of folders, and lines of the table."""
+    """Check the names of recipes, which also name folders and rows of the table."""
     for name in names:
         if names.count(name) > 1:
-            raise RecipeError(f"several recipes are called '{name}'", hint="give each a `name` of its own")
+            raise RecipeError(f"several recipes are called '{name}'", hint="give each recipe a different `name`")
         if not re.fullmatch(r"[\w.-]*\w", name):
             raise RecipeError(f"'{name}' cannot name a folder", hint="set `name` to letters, digits, - and _")
 
 
 def unit(results: Sequence[Result]) -> str:
-    """What they are ranked by: the first metric of what they write, or how well they predict."""
+    """Return the metric they are ranked by: the first one of the texts they write, or how well they predict."""
     return next(iter(written(results)), predicted(results))
 
 
@@ -141,13 +144,13 @@ def predicted(results: Sequence[Result]) -> str:
 
 
 def written(results: Sequence[Result]) -> list[str]:
-    """The metrics of written texts that all of them have, in the order of the first."""
+    """Return the metrics of written texts that all results have, in the order of the first result."""
     known = registry.names("metric")
     return [name for name in results[0].metrics if name in known and all(name in one.metrics for one in results)]
 
 
 def rows(results: Sequence[Result]) -> list[ComparisonRow]:
-    """The table, best first."""
+    """Return the rows of the table, best first."""
     by, metrics = unit(results), written(results)
     table = []
     for name in dict.fromkeys(one.name for one in results):
@@ -172,9 +175,9 @@ def rows(results: Sequence[Result]) -> list[ComparisonRow]:
 
 
 def by_length(results: Sequence[Result]) -> list[Bin]:
-    """What the table is ranked by, in bins of source lengths: a figure for each recipe, the mean over all seeds.
+    """Return the ranking metric by source length: in each bin, one mean over all seeds per recipe.
 
-    Recipes whose sources are not those of most are left out; and there is nothing where sources are all alike.
+    Recipes whose sources differ from those of the majority are left out. The result is empty if there is only one bin.
     """
     apart, by = _apart(results, _sources), unit(results)
     alike = [one for one in results if one.name not in apart]
@@ -189,33 +192,31 @@ def by_length(results: Sequence[Result]) -> list[Bin]:
 
 
 def cautions(results: Sequence[Result]) -> list[str]:
-    """Why the figures do not compare, in words; nothing where they do."""
+    """Explain why the results are not comparable; empty if they are."""
     found = []
     if odd := _apart(results, lambda one: one.data.partition("-")[0]):
-        found.append(f"{', '.join(odd)}: trained on other data than the rest")
+        found.append(f"{', '.join(odd)}: trained on different data from the rest")
     if odd := _apart(results, _measured_on):
-        found.append(f"{', '.join(odd)}: measured on other data than the rest, so that the figures do not compare")
+        found.append(f"{', '.join(odd)}: measured on different data from the rest: the results are not comparable")
     cuts = {one.metrics.get("signature", {}).get("tokenizer") for one in results if "perplexity" in one.metrics}
     if len(cuts) > 1 and predicted(results) == "loss":
-        found.append("loss and perplexity are those of a token, and the tokenizers differ: they do not compare")
+        found.append("loss and perplexity are per token, and the tokenizers differ: they are not comparable")
     shares = [_unknown(one) for one in results]
     if max(shares) - min(shares) > FEW_UNKNOWN:
-        found.append("the shares of unknown tokens differ, and <unk> is easily guessed: these figures do not compare")
+        found.append("the shares of unknown tokens differ, and <unk> is easy to guess: the results are not comparable")
     shares = [one.lost for one in results]
     if predicted(results) == "bits_per_character" and max(shares) - min(shares) > FEW_LOST:
         odd = [f"{one.name} ({one.lost:.0%} of the lines)" for one in results if one.lost > min(shares) + FEW_LOST]
-        what = (
-            "drop case, blanks or ends of lines, which then need not be predicted: their bits per character are too few"
-        )
+        what = "drop case, spaces or line ends, which then need not be predicted: their bits per character are too low"
         found.append(f"the tokenizers of {', '.join(dict.fromkeys(odd))} {what}")
     odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
     if odd:
-        found.append(f"scores of {', '.join(odd)} are no probabilities: they do not compare")
+        found.append(f"scores of {', '.join(odd)} are not probabilities: they are not comparable")
     return found
 
 
 def _apart(results: Sequence[Result], fact: Callable[[Result], str]) -> list[str]:
-    """The recipes for which something is not as it is for most."""
+    """Return the recipes for which a fact differs from that of the majority."""
     ((usual, _),) = Counter(map(fact, results)).most_common(1)
     return list(dict.fromkeys(one.name for one in results if fact(one) != usual))
 
@@ -225,7 +226,7 @@ def _measured_on(one: Result) -> str:
 
 
 def _sources(one: Result) -> str:
-    """The data it was measured on, and how much of them its sources are."""
+    """Identify the data it was measured on, and the bins of source lengths."""
     bins: list[Bin] = one.metrics.get("by_length", [])
     return f"{_measured_on(one)} {[(own['shortest'], own['longest'], own['lines']) for own in bins]}"
 
@@ -241,7 +242,7 @@ def _unknown(one: Result) -> float:
 
 
 def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result:
-    """What a training has come to, measured on held-out data, or on other data."""
+    """Return the result of a training, measured on its held-out data or on other data."""
     seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
     metrics = run.evaluate(data, lengths=True)
@@ -265,7 +266,7 @@ def _lost(run: Run, data: str | None) -> float:
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
-    """Held-out figures of a run: step, seconds of training until then, and the metrics."""
+    """Return the learning curve of a run: step, seconds of training so far, and held-out metrics."""
     clock: dict[int, float] = {}
     total = 0.0
     for entry in read_log(folder / "timing.jsonl"):

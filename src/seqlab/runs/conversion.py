@@ -1,4 +1,4 @@
-"""N-gram models of other programs as runs, and runs as files for other programs."""
+"""Import n-gram models of other programs as runs, and export runs for other programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seqlab.tokenizers.word import WordTokenizer
 
 
 def ngram_of(run: Run) -> NGram:
-    """The n-gram model of a run; or an error if it has another model."""
+    """Return the n-gram model of a run; an error if the run has another kind of model."""
     body = run.objective.body
     if not isinstance(body, NGram):
         what = f"has a model of kind '{run.recipe.model.kind}', not an n-gram"
@@ -31,12 +31,12 @@ def ngram_of(run: Run) -> NGram:
 
 
 def export_arpa(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write the n-gram model of a run as an ARPA file, which kenlm, SRILM and others read; `.gz` is compressed."""
+    """Write the n-gram model of a run as an ARPA file, which kenlm, SRILM and others read; `.gz` compresses it."""
     write_arpa(ngram_of(run), spellings(run.tokenizer), Path(path))
 
 
 def import_arpa(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Run:
-    """Make a run of an ARPA file. Its tokens are the words of the file, its documents are lines."""
+    """Make a run from an ARPA file. Its tokens are the words of the file; its documents are lines."""
     folder = Path(out)
     with new_run(folder):
         _import_arpa(Path(path), folder)
@@ -47,7 +47,7 @@ def _import_arpa(file: Path, folder: Path) -> None:
     model, words = read_arpa(file, unknown=True)
     word, times = Counter(words).most_common(1)[0]
     if times > 1:
-        raise DataError(f"{times} words are spelt '{word}'", where=str(file), hint="rename one of them")
+        raise DataError(f"{times} words are spelt '{word}'", where=str(file), hint="rename all but one of them")
     changes = {
         "name": file.name.split(".")[0],
         "about": f"imported from {file.name}",
@@ -64,7 +64,7 @@ def _import_arpa(file: Path, folder: Path) -> None:
 
 
 def spellings(tokenizer: Tokenizer) -> list[str]:
-    """A different word for each token: its text or, where some have the same (parts of characters), what is shown."""
+    """Return a unique word per token: its text or, if texts coincide (parts of characters), its display form."""
     ids = range(1, tokenizer.vocab_size)
     texts = [tokenizer.decode([index]) for index in ids]
     return [END, *(texts if len(set(texts)) == len(texts) else map(tokenizer.token, ids))]

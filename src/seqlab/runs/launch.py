@@ -1,4 +1,4 @@
-"""From a recipe to a run: look at everything that can be wrong first, then write the folder, then train."""
+"""From a recipe to a run: first check everything that can be wrong, then write the folder, then train."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def _fit(
     watcher: Watcher,
     code: str | os.PathLike[str] | None,
 ) -> Recipe:
-    """Train into a folder that is locked; the recipe with all that was filled in."""
+    """Train into a locked folder, and return the recipe with everything filled in."""
     device = choose_device(recipe.training.device)
     existing = _existing(folder, recipe, resume, ranks, code)
-    ranks.wait()  # before the first of them writes anything
+    ranks.wait()  # before the first rank writes anything
     if existing is None:
         prepared = prepare(recipe, device, watcher)
         remembered = {} if code is None else use_code(code)
@@ -104,12 +104,12 @@ def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | 
 
 
 def _with_board(recipe: Recipe, on: bool) -> Recipe:
-    """Event files change nothing about a run: one that is resumed may begin or cease to write them."""
+    """Set training.tensorboard, which does not affect results and may change when a run is resumed."""
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"tensorboard": on})})
 
 
 def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
-    """Defaults that depend on the number of steps, and what the run depends on outside of the recipe."""
+    """Fill in the defaults that depend on the number of steps, and record what the run depends on beside the recipe."""
     training = recipe.training
     steps = training.steps or 1
     evaluate_every = training.evaluate_every or -(-steps // 8)
@@ -133,11 +133,11 @@ def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
 
 
 UNBEGUN = {LOCK, "tokenizer", "model.yaml", MANIFEST, f".draft-{MANIFEST}", ".draft-recipe.yaml", ".draft-recipe"}
-"""What may be in a folder whose run was never begun (the last is of earlier versions)."""
+"""What a folder may contain without being a run (the last name is from earlier versions)."""
 
 
 def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
-    """The run folder, with the recipe last: a folder without it was never begun."""
+    """Create the run folder. The recipe is written last: a folder without it is not a run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder, UNBEGUN)
@@ -156,11 +156,11 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     except OSError as error:
         clear(folder)
         what = f"cannot write here ({error.strerror})"
-        raise RunError(what, where=str(folder), hint="choose another --out, or make room") from None
+        raise RunError(what, where=str(folder), hint="choose another --out, or free some space") from None
 
 
 def clear(folder: Path, names: Collection[str] | None = None) -> None:
-    """Remove what is in a folder, or some of it, but for the lock."""
+    """Remove the contents of a folder, or only the named ones, except for the lock."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name == LOCK or (names is not None and path.name not in names):
             continue
@@ -172,7 +172,7 @@ def clear(folder: Path, names: Collection[str] | None = None) -> None:
 
 @contextmanager
 def _begun(folder: Path, recipe: Recipe, task: Task) -> Iterator[None]:
-    """A new run folder. Of a training that ran out of memory before it had saved anything, nothing is left."""
+    """Create a run folder, and clear it if training runs out of memory before it has saved anything."""
     create_run(folder, recipe, task)
     try:
         yield
@@ -184,16 +184,16 @@ def _begun(folder: Path, recipe: Recipe, task: Task) -> Iterator[None]:
 
 @contextmanager
 def new_run(folder: Path) -> Iterator[None]:
-    """Around whatever writes a run that is not trained: its folder is locked, and there must be no run in it."""
-    is_begun(folder)  # whatever cannot be a run folder is an error
+    """Lock the folder of a run that is written without training; an error if it already holds a run."""
+    is_begun(folder)  # an error if this cannot be a run folder
     with RunLock(folder):
         if is_begun(folder):
-            raise RunError("there is a run here already", where=str(folder), hint="choose another folder")
+            raise RunError("already holds a run", where=str(folder), hint="choose another folder")
         yield
 
 
 def write_run(run: Run, log: dict[str, Any] | None = None, best: float | None = None) -> None:
-    """A run that was not trained here: its only checkpoint is that of step 1. All of it is written, or nothing.
+    """Write a run that was not trained here, with a single checkpoint at step 1; either all of it or nothing.
 
     Its folder must be locked (`new_run`).
     """
@@ -210,28 +210,28 @@ def write_run(run: Run, log: dict[str, Any] | None = None, best: float | None = 
 def _existing(
     folder: Path, recipe: Recipe, resume: bool, ranks: Ranks, code: str | os.PathLike[str] | None
 ) -> Recipe | None:
-    """The recipe of a run that is to be resumed; None if there is nothing yet."""
+    """Return the recipe of the run to resume; None if there is none yet."""
     if not is_begun(folder):
         return None
     if not resume:
         raise RunError(
-            "there is a run here already",
+            "already holds a run",
             where=str(folder),
-            hint="go on with --resume, or choose another --out",
+            hint="continue it with --resume, or choose another --out",
         )
     existing = run_recipe(folder, code)
     differences = _differences(existing, recipe, ranks)
     if differences:
         raise RunError(
-            f"the run has other settings: {'; '.join(differences)}",
+            f"the run has different settings: {'; '.join(differences)}",
             where=str(folder),
-            hint="use the same, or another --out",
+            hint="use the same settings, or choose another --out",
         )
     return existing
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether there is a run in a folder; or an error where none can be."""
+    """Whether a folder holds a run; an error if it cannot hold one."""
     try:
         if folder.exists() and not folder.is_dir():
             raise RunError("is a file, not a folder", where=str(folder), hint="choose another --out")
@@ -241,7 +241,7 @@ def is_begun(folder: Path) -> bool:
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise RunError("cannot write here", where=str(above), hint="choose another --out")
         if folder.exists() and {path.name for path in folder.iterdir()} - UNBEGUN:
-            raise RunError("holds other files and is not a run", where=str(folder), hint="choose another --out")
+            raise RunError("holds other files and is not a run folder", where=str(folder), hint="choose another --out")
     except OSError as error:
         what = f"cannot be used ({error.strerror})"
         raise RunError(what, where=str(folder)[:80], hint="choose another --out") from None
@@ -249,18 +249,18 @@ def is_begun(folder: Path) -> bool:
 
 
 def _standing(folder: Path, recipe: Recipe) -> str:
-    """Where a run that is to be resumed stands, in words."""
+    """Describe how far the run to resume has come."""
     snapshot = Checkpoints(folder).newest()
     if snapshot is None:
-        return f"{folder} has no whole checkpoint"
+        return f"{folder} has no intact checkpoint"
     step, steps = snapshot.facts["step"], recipe.training.steps
     if is_over(snapshot.facts, recipe.training):
-        return f"{folder} is finished already (step {step}): nothing is left to train"
-    return f"{folder} goes on from step {step} of {steps}"
+        return f"{folder} is already finished (step {step}): nothing is left to train"
+    return f"{folder} continues from step {step} of {steps}"
 
 
 def _prolonged(recipe: Recipe, steps: int | None) -> Recipe:
-    """The recipe of a run with more steps, if more are asked for."""
+    """Return the recipe of a run with more steps, if more are requested."""
     return recipe.changed({"training.steps": steps}) if _is_more(steps, recipe.training.steps) else recipe
 
 
@@ -269,10 +269,10 @@ def _is_more(steps: int | None, before: int | None) -> bool:
 
 
 def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, steps: int | None, ranks: Ranks) -> None:
-    """Write a higher number of steps into the recipe of a run; an error where its steps so far depend on it."""
+    """Write a higher number of steps into the recipe of a run; an error if its steps so far depend on the number."""
     if before is not None and _is_more(steps, before) and isinstance(fitting, Trainer):
         fitting.check_prolonged(before, Checkpoints(folder).newest())
-    ranks.wait()  # all of them have looked
+    ranks.wait()  # until all ranks have checked
     if not ranks.first:
         return
     try:
@@ -280,16 +280,16 @@ def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, step
         if _is_more(steps, before):
             written = RecipeTree.load(
                 folder / "recipe.yaml"
-            ).data  # as it is: what it does not say must not be filled in
+            ).data  # unchanged: keys that it omits must not be filled in
             written["training"] |= {"steps": steps, "budget": None}
             replace_recipe(folder, to_yaml(written))
     except OSError as error:
-        what, hint = f"could not write recipe.yaml ({error.strerror})", "make room, then go on with --resume"
+        what, hint = f"cannot write recipe.yaml ({error.strerror})", "free some space, then continue with --resume"
         raise RunError(what, where=str(folder), hint=hint) from None
 
 
 def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
-    """Where the settings asked for differ from those of a run; what was left open may be anything."""
+    """List where the requested settings differ from those of a run; settings left open may have any value."""
     ignored: tuple[str, ...] = ("environment", "name", "about", "decoding.", "training.tensorboard")
     open_ended = {
         "training.report_every",
@@ -313,7 +313,7 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
         if before.get(key) != after.get(key) and not (key in open_ended and after.get(key) is None)
     ]
     if _is_more(old.training.steps, new.training.steps):
-        found = [f"{one} (steps can be added, not taken away)" if "training.steps" in one else one for one in found]
+        found = [f"{one} (steps can be added, not removed)" if "training.steps" in one else one for one in found]
     if old.environment.get("ranks", 1) != ranks.world:
         found.append(f"ranks were {old.environment.get('ranks', 1)}, now {ranks.world}")
     device = choose_device(new.training.device).type
@@ -326,7 +326,7 @@ def _differences(old: Recipe, new: Recipe, ranks: Ranks) -> list[str]:
 
 
 def _borrowed(recipe: Recipe, environment: Mapping[str, Any]) -> list[str]:
-    """Sections that a recipe takes from the runs that they were taken from before, which need not be there any more."""
+    """List the sections that a recipe takes from the same runs as before, which need not exist any more."""
     models = {"model": recipe.model, **{f"objective.{name}": one for name, one in models_in(recipe.objective).items()}}
     ofs = {place: model for place, model in models.items() if isinstance(model, OfRun.Settings)}
     named = {place: model.run or (recipe.init.run if recipe.init is not None else None) for place, model in ofs.items()}
@@ -335,18 +335,18 @@ def _borrowed(recipe: Recipe, environment: Mapping[str, Any]) -> list[str]:
     return [*same, *filled_in, *(["tokenizer"] if recipe.init is not None or ofs else [])]
 
 
-# ------------------------------------------------------------------ whose folder is it?
+# ------------------------------------------------------------------ claiming a folder
 
 
 @contextmanager
 def _claimed(
     recipe: Recipe, out: str | os.PathLike[str] | None, resume: bool, ranks: Ranks, watcher: Watcher
 ) -> Iterator[Path]:
-    """The folder to train into, which the first rank has locked until the training ends.
+    """Yield the folder to train into, which the first rank locks until the training ends.
 
-    Without `out`: runs/NAME, or runs/NAME-2, … if that is taken and not to be resumed.
+    Without `out`, it is runs/NAME, or runs/NAME-2, … if that is taken and not to be resumed.
     """
-    lock, number, refused = None, 0, RunError("the first rank cannot write into the run folder")
+    lock, number, refused = None, 0, RunError("the first rank cannot write to the run folder")
     if ranks.first:
         try:
             number, lock = _locked(recipe, out, resume, watcher)
@@ -360,10 +360,10 @@ def _claimed(
 
 
 def _locked(recipe: Recipe, out: str | os.PathLike[str] | None, resume: bool, watcher: Watcher) -> tuple[int, RunLock]:
-    """The number of a folder, counted from 1, and its lock."""
+    """Return the number of a folder, counted from 1, and its lock."""
     if out is not None or resume:
         folder = _folder(recipe, out, 1)
-        is_begun(folder)  # whatever cannot be a run folder is an error
+        is_begun(folder)  # an error if this cannot be a run folder
         return 1, RunLock(folder, watcher.said)
     number = 0
     while True:
@@ -378,7 +378,7 @@ def _locked(recipe: Recipe, out: str | os.PathLike[str] | None, resume: bool, wa
             continue
         if _is_free(folder):
             return number, lock
-        lock.release()  # another training began and ended meanwhile
+        lock.release()  # another training started and ended in the meantime
 
 
 def _folder(recipe: Recipe, out: str | os.PathLike[str] | None, number: int) -> Path:
@@ -389,5 +389,5 @@ def _folder(recipe: Recipe, out: str | os.PathLike[str] | None, number: int) -> 
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether there is nothing in a folder but a lock, which someone may hold."""
+    """Whether a folder is missing or empty, apart from a lock, which another process may hold."""
     return not folder.exists() or (folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK})

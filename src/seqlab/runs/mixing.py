@@ -1,4 +1,4 @@
-"""Several trained runs become one that averages their predictions."""
+"""Combine several trained runs into one that averages their predictions."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def mix(
     code: str | os.PathLike[str] | None = None,
     device: str = "auto",
 ) -> Run:
-    """A run that mixes others, with the weights given, or with those that fit held-out data best.
+    """Mix runs into a new one, with the given weights or those that fit the held-out data best.
 
-    Held out are `data`, which become the new run's own, or what all runs held out. What else a recipe says, also of
-    how texts are read, is that of the first run; or of the one whose model sees least of a text, where one is limited.
-    A `Caution` says where held-out data changed since the training, or are in the training data of a run.
+    The held-out data is `data`, which the new run keeps, or what all runs hold out. The rest of the recipe, including
+    how texts are read, is that of the run whose model has the shortest context; the first run if none is limited. A
+    `Caution` reports held-out data that has changed since the training, or that is in the training data of a run.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """
@@ -62,7 +62,7 @@ def _mix(
     _check(parts, weights)
     if data is None:
         _check_held_out(parts)
-    # the model that sees least of a text decides how texts are read
+    # the model with the shortest context decides how texts are read
     base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
     remembered = use_code(code) if code is not None else {}
     if data is None:  # the mixture was trained on what its parts were trained on
@@ -89,35 +89,35 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
     for part in parts:
         if part.tokenizer.fingerprint != first.tokenizer.fingerprint:
             what = f"its tokenizer differs from that of {first.folder}"
-            raise RunError(what, where=str(part.folder), hint="mix runs that were trained with one tokenizer")
+            raise RunError(what, where=str(part.folder), hint="mix runs that were trained with the same tokenizer")
         if _reading(part) != _reading(first):
             raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
         if not part.model.normalised:
-            what, hint = "its scores are no probabilities (stupid backoff)", "choose another model.smoothing"
+            what, hint = "its scores are not probabilities (stupid backoff)", "choose another model.smoothing"
             raise RunError(what, where=str(part.folder), hint=hint)
     fit = weights is None or (len(weights) == len(parts) and min(weights) > 0 and math.isfinite(sum(weights)))
     if not fit:
         what = f"{len(parts)} runs need {len(parts)} weights, finite and above 0"
-        raise RunError(what, hint="give one for each run")
+        raise RunError(what, hint="give one weight per run")
 
 
 def _reading(run: Run) -> object:
-    """What is read: conditions of another order, or labels of other data, would be other tokens."""
+    """Identify what a run reads: conditions in another order, or labels of other data, would be other tokens."""
     task = run.recipe.task
     return task.kind, list(getattr(task, "conditions", {}).items()), run.task.memory()
 
 
 def _check_held_out(parts: Sequence[Run]) -> None:
-    """What one run holds out, another may have been trained on: then weights and perplexity would say nothing."""
+    """Check that all runs hold out the same data: otherwise one may have been trained on what another holds out."""
     held_out = [str(part.recipe.environment.get("data", "")).rpartition("-")[2] for part in parts]
     for part, own in zip(parts, held_out, strict=True):
         if not own or own != held_out[0]:
             what = f"it does not hold out the data that {parts[0].folder} holds out" if own else "it holds out no data"
-            raise RunError(what, where=str(part.folder), hint="name data that no run was trained on with --data")
+            raise RunError(what, where=str(part.folder), hint="give data that no run was trained on with --data")
 
 
 def _notes(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
-    """What is wrong with the held-out data, each thing once."""
+    """Return the notes about the held-out data, without duplicates."""
     found = [part.measured_on(data) for part in parts]
     return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
 
@@ -131,7 +131,7 @@ def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None
 
 
 class _PartLosses(NextToken):
-    """Keeps −log p of every scored token for each part of a mixture."""
+    """Collects −log p of every scored token for each part of a mixture."""
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__(NextToken.Settings(kind="next-token"), mixture)
@@ -146,16 +146,16 @@ class _PartLosses(NextToken):
 
 
 def _fitted(mixed: Run, parts: Sequence[Run]) -> Tensor:
-    """The weights that make the held-out data most probable."""
+    """Return the weights that make the held-out data most probable."""
     losses = _PartLosses(cast(Mixture, mixed.model))
     evaluate(losses, mixed.held_out(), mixed.recipe.training.batch_size, mixed.device)
     scores = -torch.cat(losses.found, 1)
     for part, own in zip(parts, scores, strict=True):
         if own.isnan().any():
-            raise RunError("its predictions are no numbers (NaN)", where=str(part.folder), hint="train it again")
+            raise RunError("its predictions are NaN", where=str(part.folder), hint="train it again")
     if scores.isneginf().all():
-        what = "no run gives any held-out token a probability"
-        raise RunError(what, hint="add a run that is smoothed, or give each run a --weight")
+        what = "all runs give every held-out token a probability of zero"
+        raise RunError(what, hint="add a run with smoothing, or give each run a --weight")
     return fit_weights(scores)
 
 

@@ -1,4 +1,4 @@
-"""All that a training needs, made and checked before anything is written: data, tokenizer, model, number of steps."""
+"""Prepare a training: make and check data, tokenizer, model and number of steps before anything is written."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from seqlab.training.trainer import Silence, Trainer, Watcher
 
 LONGEST_SAMPLE = 200
 ROUNDS = 5
-"""Times that the measurement of a budget times some steps."""
+"""Number of timings of a group of steps when a budget is measured."""
 PAUSES = 8
-"""Evaluations and samples in a run, where the recipe does not say."""
+"""Number of evaluations, each with samples, in a run whose recipe does not set it."""
 ANSWERS = 3
-"""Held-out examples whose answers are the samples of a model that answers."""
+"""Number of held-out examples to answer as samples, for a model that answers."""
 SHARE_OF_PAUSES = 0.15
-"""Of a budget, at the most: where they would take more, there are fewer of them, and training has the rest."""
+"""Largest share of a budget for evaluations and samples. If they would take more, there are fewer of them."""
 
 
 @dataclass
 class Prepared:
-    """A training that can begin."""
+    """A training that is ready to start."""
 
     recipe: Recipe
     task: Task
@@ -65,16 +65,16 @@ class Prepared:
     train_split: Split
     valid_split: Split
     notes: dict[str, str] = field(default_factory=dict)
-    """What a run should remember of its held-out data."""
+    """Notes about the held-out data to store with the run."""
 
     @property
     def left_out(self) -> list[str]:
-        """What the splits say of examples or columns that are not read as they stand in the data."""
+        """Notes of the splits about examples or columns that are left out or changed when read."""
         return list(dict.fromkeys(split.note for split in (self.train_split, self.valid_split) if split.note))
 
     @property
     def counts(self) -> bool:
-        """Whether the model learns by counting, all at once: it has `fit`, and nothing for an optimizer."""
+        """Whether the model learns by counting, all at once: it has `fit`, and no weights for an optimizer."""
         weights = any(p.requires_grad for p in self.objective.parameters())
         return hasattr(self.objective.body, "fit") and not weights
 
@@ -86,29 +86,29 @@ class Prepared:
         return Trainer(objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
 
     def fitting(self, recipe: Recipe, folder: Path, watcher: Watcher, ranks: Ranks) -> Trainer | Counting:
-        """What will train with the optimizer; or count, for models that have no weights."""
+        """Return the trainer, or the counter for models without weights."""
         if not self.counts:
             return self.trainer(recipe, folder, watcher, ranks)
         splits, sample = (self.train_split, self.valid_split), self._sampler(recipe, self.objective)
         return Counting(self.objective, self.task, splits, recipe.training, folder, watcher, sample, ranks)
 
     def budgeted(self, ranks: Ranks, watcher: Watcher) -> Recipe:
-        """The recipe with a number of steps: as given, or as many as a measurement says fit into the budget."""
+        """Return the recipe with a number of steps: as given, or as measured to fit into the budget."""
         training = self.recipe.training
         if training.steps is not None or self.counts:
             return self.recipe
         if training.budget is None:
-            raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="add one of them")
+            raise RecipeError("neither 'training.steps' nor 'training.budget' is set", hint="set one of them")
         watcher.said(f"measuring how many steps fit into {training.budget}")
         with memory_for_steps():
             steps, pauses = self._measure(seconds(training.budget), ranks)
         return _with_steps(self.recipe, steps, training.evaluate_every or -(-steps // pauses))
 
     def _measure(self, budget: float, ranks: Ranks) -> tuple[int, int]:
-        """How many steps and how many evaluations fit into a budget.
+        """Measure how many steps and how many evaluations fit into a budget.
 
-        Times steps, an evaluation and a sample on throwaway copies, for a twentieth of the budget or so. The budget is
-        that of the training: what the measurement takes, and what is compiled in it, is not counted.
+        Times steps, an evaluation and a sample on throwaway copies, for about a twentieth of the budget. The time of
+        the measurement, including compilation, does not count towards the budget.
         """
         recipe = _with_steps(self.recipe, 1_000_000)
         with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
@@ -117,17 +117,17 @@ class Prepared:
             batches = trial.order.walk()
 
             def timed(steps: int) -> float:
-                """Seconds a step, the mean over all ranks, which must take the same number of them."""
+                """Seconds per step, the mean over all ranks, which must take the same number of steps."""
                 start = time.perf_counter()
                 for _ in range(steps):
                     trial.learn(*next(batches))
                 mean = (time.perf_counter() - start) / steps
                 return ranks.sum([mean], trial.device)[0] / ranks.world
 
-            timed(2)  # warms up
+            timed(2)  # warm-up
             rounds = min(100, max(2, int(budget / 20 / timed(3) / ROUNDS)))
-            step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # what else the machine does comes in bursts
-            self._begin_pause(trial)  # what is compiled at its first use is not part of every pause
+            step = statistics.median(timed(rounds) for _ in range(ROUNDS))  # other load on the machine comes in bursts
+            self._begin_pause(trial)  # compilation at first use is not part of every pause
             start = time.perf_counter()
             evaluate(trial.objective, self.valid_split, recipe.training.batch_size, trial.device, ranks)
             if trial.sample is not None:
@@ -140,7 +140,7 @@ class Prepared:
 
     @torch.no_grad()
     def _begin_pause(self, trial: Trainer) -> None:
-        """One batch of an evaluation, and a sample."""
+        """Warm up with one batch of an evaluation, and a sample."""
         trial.objective.eval()
         _, indices = next(iter(self.valid_split.order(self.recipe.training.batch_size, seed=0).once()))
         trial.objective(self.valid_split.batch(indices, Key(0, 0)).to(trial.device))
@@ -148,7 +148,7 @@ class Prepared:
             trial.sample()
 
     def _sampler(self, recipe: Recipe, objective: Objective) -> Callable[[], list[str]] | None:
-        """What the model writes at set steps; the same noise each time, so that one can watch it learn."""
+        """Return a function that samples from the model, with the same noise each time, to show how it learns."""
         body, tokenizer, decoding = objective.body, self.task.tokenizer, recipe.decoding
         if not isinstance(body, LanguageModel) or tokenizer is None:
             return None
@@ -173,7 +173,7 @@ class Prepared:
 
     @torch.no_grad()
     def _answers(self, objective: Objective, few: list[Record]) -> list[str]:
-        """What a model that answers with texts says to the first held-out examples."""
+        """Answer the first held-out examples, with a model that answers with texts."""
         device = next(objective.parameters()).device
         batch = Batch(self.valid_split.batch(np.arange(len(few)), Key(0, 0)), records=few)
         answers = cast(Writes, self.task).answers(objective, batch.to(device))
@@ -181,7 +181,7 @@ class Prepared:
 
 
 def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
-    """How many steps and pauses fit into a budget, all in seconds. There is at least one pause."""
+    """Return how many steps and pauses fit into a budget, all in seconds. There is at least one pause."""
     pauses = max(1, min(PAUSES, int(SHARE_OF_PAUSES * budget / pause)))
     return (budget - min(pauses * pause, SHARE_OF_PAUSES * budget)) / step, pauses
 
@@ -203,7 +203,7 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
             task = cast(Task, kind.prepare(recipe))
         else:
             recipe, tokenizer = tokenizer_of(inits, recipe)
-            watcher.said(f"it reads with the tokenizer of {inits[0].run}")
+            watcher.said(f"using the tokenizer of {inits[0].run}")
             task = cast(Task, kind.prepare(recipe, tokenizer))
     else:
         inits, runs, task = [], {}, restored_task(load_from, recipe)
@@ -219,7 +219,7 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         objective = objective.to(device)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
         if recipe.init is not None and recipe.init.freeze:
-            raise RecipeError("all weights are frozen", where="init.freeze", hint="leave some of them to be trained")
+            raise RecipeError("all weights are frozen", where="init.freeze", hint="leave some of them trainable")
         what, hint = f"model '{recipe.model.kind}' has nothing to train", "mix trained runs with `seqlab mix`"
         raise RecipeError(what, where="model.kind", hint=hint)
     if vectors := getattr(recipe.model, "vectors", None):
@@ -233,12 +233,12 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
 
 
 def taken(runs: Mapping[str, str]) -> dict[str, str]:
-    """What a run remembers of the runs that its models are taken from."""
+    """Return the record that a run keeps of the runs its models are taken from."""
     return {f"{place}.from": run for place, run in runs.items()}
 
 
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
-    """The recipe with what is held out written down; and in words how much that is, or how much of it is trained on."""
+    """Return the recipe with the choice of held-out data filled in, and notes on its size or its overlap."""
     asked = registry.find("task", recipe.task.kind).reads(recipe)
     if asked is None or recipe.tokenizer is None:
         return recipe, {}
@@ -249,14 +249,14 @@ def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
 
 
 def memory_for_steps() -> AbstractContextManager[None]:
-    """Around whatever trains: where a batch does not fit, one line says so."""
+    """Wrap training steps: a batch that does not fit into memory becomes an error of one line."""
     return memory_for("training", hint="make the model, task.window or training.batch_size smaller")
 
 
 def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer | None) -> str:
-    """Words that are in a file of word vectors start from there, the others as they are; how many, in words.
+    """Initialise embeddings from a file of word vectors, for the words it contains; return a message on how many.
 
-    Here and not in `build`: a run that is loaded has its own weights and needs no such file.
+    This is not part of `build`, because a loaded run has its own weights and does not need the file.
     """
     if not isinstance(tokenizer, WordTokenizer):
         raise RecipeError("word vectors are for whole words", where="model.vectors", hint="use tokenizer.kind=word")
@@ -269,6 +269,6 @@ def start_from_vectors(embedding: nn.Embedding, file: str, tokenizer: Tokenizer 
 
 
 def _with_steps(recipe: Recipe, steps: int, evaluate_every: int | None = None) -> Recipe:
-    """The recipe with so many steps, and the budget they came from still to be read."""
+    """Return the recipe with a number of steps; it keeps the budget that they were computed from."""
     found = {"steps": steps, "evaluate_every": evaluate_every}
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=found)})

@@ -1,4 +1,4 @@
-"""A run folder in use: load it, generate from it, evaluate it, score with it."""
+"""Load a trained run; generate, evaluate, score and predict with it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Answer = dict[str, Any]
 
 
 class Run:
-    """A trained model with all that it needs: recipe, task (and its tokenizer), weights.
+    """A trained model with everything it needs: recipe, task (with its tokenizer) and weights.
 
     >>> run = seqlab.load("runs/my-run")
     >>> run.generate("The ", tokens=50)
@@ -75,7 +75,7 @@ class Run:
     @property
     def tokenizer(self) -> Tokenizer:
         if self.task.tokenizer is None:
-            what, hint = "has no tokenizer: it reads no text", "use predict or evaluate"
+            what, hint = "has no tokenizer, because it does not read text", "use predict or evaluate"
             raise RunError(what, where=str(self.folder), hint=hint)
         return self.task.tokenizer
 
@@ -88,24 +88,24 @@ class Run:
 
     @property
     def decoder(self) -> LanguageModel:
-        """The body in the form that decodes: each text independent of its neighbours."""
+        """The body packed for decoding: each text is independent of the others in its batch."""
         assert self.model is self.objective.body
         return cast(LanguageModel, self.answering.body)
 
     @cached_property
     def answering(self) -> Objective:
-        """The objective in the form that answers; one that writes is packed for decoding."""
+        """The objective for answering; one that writes texts is packed for decoding."""
         return packed(self.objective) if isinstance(self.objective.body, LanguageModel) else self.objective
 
     def changed(self, settings: Mapping[str, Any] | Iterable[str]) -> Run:
-        """The same model under other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
+        """Return the same model with other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
         return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on)
 
     @property
     def parameters(self) -> int:
-        """Numbers that were learnt: weights, or the entries of tables."""
+        """Number of learnt parameters: weights, or entries of tables."""
         body = self.objective.body
         weights = sum(weight.numel() for weight in self.objective.parameters())
         return weights + (body.entries if isinstance(body, LanguageModel) else 0)
@@ -126,15 +126,15 @@ class Run:
         metrics: Sequence[str] | None = None,
         lengths: bool = False,
     ) -> dict[str, Any]:
-        """The task's metrics on the held-out data, or on other files, with the signature that makes them comparable.
+        """Return the task's metrics on the held-out data or on other files, with the signature that identifies them.
 
-        `scramble` is the share of the words whose inner letters are permuted, to see how much a model minds. What a
-        model writes is judged by `metrics`, or those that the recipe names; with `lengths` also by length of sources.
-        What one should know to read the figures is among them as `notes`, and a warning (`seqlab.errors.Caution`).
+        `scramble` is the share of the words whose inner letters are permuted, which shows how robust the model is.
+        Written texts are scored by `metrics`, or by those of the recipe; with `lengths`, also by source length. Notes
+        needed to interpret the metrics are returned as `notes` and raised as warnings (`seqlab.errors.Caution`).
         """
         if metrics and not isinstance(self.task, Writes):
-            what = f"writes no texts that {' and '.join(metrics)} could judge"
-            hint = "only tasks that write have such metrics (translation): leave them out"
+            what = f"writes no texts to score by {' and '.join(metrics)}"
+            hint = "leave these metrics out: they need a task that writes texts, such as translation"
             raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
@@ -162,10 +162,10 @@ class Run:
         return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
 
     def measured_on(self, data: str | Sequence[str] | None = None) -> dict[str, str]:
-        """What should be known of the held-out data, or of other files, beside their figures, in words.
+        """Return notes about the held-out data, or about other files.
 
-        `held_out`: how much it is; `changed`: how it differs from what the run was trained on; `overlap`: how much of
-        it is in the training data too.
+        `held_out`: how much there is; `changed`: how it differs from the data of the training; `overlap`: how much of
+        it is also in the training data.
         """
         own = self.trained_on
         asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
@@ -175,36 +175,36 @@ class Run:
         return measured_on_other(asked, self.recipe.data.model_copy(update=update))
 
     def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
-        """What became of each held-out example (of a text: of each line), or of those of other files, first to last.
+        """Yield the outcome of each example (each line of a text) of the held-out data or of other files, in order.
 
-        `seqlab.inspection.error_report.report` makes tables of them.
+        `seqlab.inspection.error_report.report` summarises them in tables.
         """
         split = self.held_out(data)
         if isinstance(split, ScoredWindows | ScoredLanes):
             rows = batch_size or self.recipe.training.batch_size
             return lines_read(self.objective, split, self.tokenizer, rows, self.device)
         if not isinstance(self.task, Examinable):
-            raise RunError("its task does not say what became of each example", where=str(self.folder))
+            raise RunError("its task does not report the outcome of each example", where=str(self.folder))
         task, objective = self.task, self.answering
         return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
 
     @property
     def _caution(self) -> dict[str, str]:
-        """What a signature says of scores that are no probabilities."""
+        """The entry of a signature for scores that are not probabilities."""
         normalised = getattr(self.objective.body, "normalised", True)
         return (
             {}
             if normalised
-            else {"scores": "its scores do not sum to one: loss and perplexity compare with nothing else"}
+            else {"scores": "its scores do not sum to one: loss and perplexity are not comparable with other models"}
         )
 
     def held_out(self, data: str | Sequence[str] | None = None, settings: DataSettings | None = None) -> Split:
-        """The held-out part of its data, or other files in its place."""
+        """Return the held-out part of its data, or other files instead."""
         settings = settings or self.recipe.data
         if data is not None:
             settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
         elif not settings.train and settings.valid is None:
-            raise RunError("was not trained here, and no data are held out", where=str(self.folder), hint="give --data")
+            raise RunError("was not trained here and has no held-out data", where=str(self.folder), hint="give --data")
         return self.task.split(settings, "valid", training=False)
 
     def stream(
@@ -215,7 +215,7 @@ class Run:
         tokens: int | None = None,
         seed: int = 0,
     ) -> Iterator[tuple[int, str]]:
-        """(row, new text) as it is made; every piece is whole characters."""
+        """Yield (row, new text) as it is generated, in whole characters."""
         tokenizer = self.tokenizer
         asked = self._asked(prompts)
         texts = [self._text_after(prompt, ids) for prompt, ids in zip(prompts, asked.tokens, strict=True)]
@@ -241,7 +241,7 @@ class Run:
         samples: int = 1,
         choose: Choose | None = None,
     ) -> list[str]:
-        """`samples` continuations of a prompt. Temperature 0 is greedy; what is None is as the recipe says."""
+        """Return `samples` continuations of a prompt. Temperature 0 is greedy; None stands for the recipe's setting."""
         choose = choose or self.choose(seed, temperature, top_k, top_p)
         texts = [""] * samples
         for row, piece in self.stream([prompt] * samples, choose=choose, tokens=tokens):
@@ -249,7 +249,7 @@ class Run:
         return texts
 
     def beam(self, prompt: str, beam: Beam, tokens: int | None = None) -> list[tuple[str, float]]:
-        """The most probable continuations that a beam finds, with their log-probabilities, best first."""
+        """Return the most probable continuations that beam search finds, with their log-probabilities, best first."""
         stop = frozenset({self.tokenizer.end_id})
         limit = tokens or self.recipe.decoding.tokens
         asked = self._asked([prompt])
@@ -261,9 +261,9 @@ class Run:
         return [(text, one.log_probability) for text, one in zip(texts, found, strict=True)]
 
     def score(self, texts: Sequence[str]) -> list[Score]:
-        """The log-probability of each text, and its end where documents are lines.
+        """Return the log-probability of each text, including its end if documents are lines.
 
-        Of an empty text that is the score of its end alone; where texts are not closed, log p is 0 of 0 tokens.
+        The score of an empty text is that of its end alone; without ends, it is log p = 0 over 0 tokens.
         """
         end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
         closing = [end] if self.recipe.data.documents == "line" else []
@@ -276,7 +276,7 @@ class Run:
                 done += count
                 progress(size * done // tokens)
 
-            # as trained, not packed for decoding: one sequence at a time depends on no neighbour in either form, and
+            # as trained, not packed for decoding: a single sequence has no neighbours to depend on in either form, and
             # a recurrent net reads a long one far faster with its fused kernels
             found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
         if unknown is None:
@@ -291,14 +291,14 @@ class Run:
         batch_size: int | None = None,
         steps: int | None = None,
     ) -> Iterator[Answer]:
-        """The task's answers for the examples of files, first to last; with `lines`, of the lines of plain texts.
+        """Yield the task's answers to the examples of files, in order; with `lines`, to the lines of plain texts.
 
         Forecasts reach `steps` ahead.
         """
         task = self._answers
         if steps is not None:
             if not isinstance(task, Forecasts):
-                raise RunError("this kind of task looks no steps ahead", hint="leave --steps out")
+                raise RunError("this kind of task does not forecast", hint="leave --steps out")
             task = task.ahead(steps)
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
@@ -309,9 +309,9 @@ class Run:
         return self.answers(split, batch_size, task)
 
     def answers(self, split: Split, batch_size: int | None = None, task: Answers | None = None) -> Iterator[Answer]:
-        """One for each example, first to last, with its place and how many of its tokens are unknown.
+        """Yield one answer per example, in order, with its place and its number of unknown tokens.
 
-        Examples of like length are computed together, and fewer of them where they are long.
+        Examples of similar length are batched together, fewer at a time if they are long.
         """
         tokenizer, split = self.task.tokenizer, cast(Examples, split)
         task = task or self._answers
@@ -346,11 +346,11 @@ class Run:
         return each_example(split, batch_size or self.recipe.training.batch_size, self.device, ask, nothing)
 
     def suggest(self, prompt: str, count: int = 5) -> list[Suggestion]:
-        """The most likely next words."""
+        """Return the most likely next words."""
         return suggest(self.decoder, self.tokenizer, self._asked([prompt.rstrip()]).tokens[0], count)
 
     def unknown(self, prompts: Sequence[str]) -> list[int]:
-        """How many tokens of each prompt are not in the vocabulary."""
+        """Return how many tokens of each prompt are not in the vocabulary."""
         unknown, asked = self.tokenizer.unknown_id, self.task.prompts(prompts)
         read = asked.tokens if asked.source is None else asked.source["tokens"].tolist()
         return [0 if unknown is None else ids.count(unknown) for ids in read]
@@ -360,7 +360,7 @@ class Run:
         return asked if asked.source is None else Prompts(asked.tokens, asked.source.to(self.device))
 
     def _text_after(self, prompt: str, ids: Sequence[int]) -> TextStream:
-        """Decodes what follows a prompt: between words there is a space, unless the prompt ends in one."""
+        """Return a stream that decodes what follows a prompt, after a space unless the prompt ends in one."""
         text = self.tokenizer.stream()
         for token in ids if not prompt[-1:].isspace() else []:
             text.push(token)
@@ -373,7 +373,7 @@ class Run:
         top_k: int | None = None,
         top_p: float | None = None,
     ) -> Choose:
-        """How tokens are chosen; what is None is as the recipe says."""
+        """Return how tokens are chosen; None stands for the recipe's setting."""
         own = self.recipe.decoding
         temperature = own.temperature if temperature is None else temperature
         top_k, top_p = own.top_k if top_k is None else top_k, own.top_p if top_p is None else top_p
@@ -386,13 +386,13 @@ class Run:
 
 
 def _too_long(count: int, sources: int, settings: PartSettings) -> str:
-    """What is said of sources that were not answered. Leaving them out would flatter a system that cannot read them."""
+    """Return a note on unanswered sources. Leaving them out would flatter a system that cannot read them."""
     limit = getattr(settings, "longest", 0)
-    return f"{count:,} of {sources:,} sources have more than task.longest={limit:,} tokens: judged as empty answers"
+    return f"{count:,} of {sources:,} sources have more than task.longest={limit:,} tokens: scored as empty answers"
 
 
 def _place(record: Record) -> dict[str, Any]:
-    """Where a record stands, if it stands in a file, and is not all of it."""
+    """Return the file of a record and, unless the record is the whole file, its line or row."""
     line = {record.counted: record.line} if record.line else {}
     return {"file": record.file, **line} if record.file else {}
 
@@ -405,18 +405,18 @@ def load(
     device: str = "auto",
     warn: Callable[[str], None] = caution,
 ) -> Run:
-    """The run in a folder, with the weights of its best checkpoint, of the last one, or of that of a step.
+    """Load the run in a folder, with the weights of its best or last checkpoint, or that of a step.
 
-    Where the best or the last one is damaged, another one is used, and a `Caution` says which.
+    If the best or the last one is damaged, another one is used, and a `Caution` says which.
     """
     path = Path(folder)
     recipe = run_recipe(path, code)
-    recipe = recipe.changed({"training.device": device})  # what it was trained on need not be here
+    recipe = recipe.changed({"training.device": device})  # the device it was trained on may not exist here
     task = restored_task(path, recipe)
     objective = build(recipe, task)
     snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
     if snapshot is None:
-        raise RunError("has no whole checkpoint", where=str(path), hint="go on training with --resume")
+        raise RunError("has no intact checkpoint", where=str(path), hint="continue the training with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
     return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
 
@@ -433,15 +433,15 @@ def _snapshot(checkpoints: Checkpoints, which: int | str) -> Snapshot | None:
 
 
 def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Recipe:
-    """The recipe of a run folder; or an error if it is not one, was edited, or needs code that is not given.
+    """Return the recipe of a run folder; an error if it is not one, was edited, or needs code that is not given.
 
-    Every command that uses a run comes through here.
+    Every command that uses a run calls this.
     """
     try:
         if not folder.is_dir():
-            raise RunError(f"no run folder '{folder}'", hint="`seqlab train` makes one")
+            raise RunError(f"no run folder '{folder}'", hint="make one with `seqlab train`")
         if not (folder / "recipe.yaml").is_file():
-            hint = "give one that `seqlab train` made"
+            hint = "give a folder made by `seqlab train`"
             raise RunError("not a run folder (it has no recipe.yaml)", where=str(folder), hint=hint)
     except OSError as error:
         raise RunError(f"cannot be read ({error.strerror})", where=str(folder)[:80], hint="check the path") from None
@@ -449,17 +449,17 @@ def run_recipe(folder: Path, code: str | os.PathLike[str] | None = None) -> Reci
     _needs_code(folder, code)
     tree = RecipeTree.load(folder / "recipe.yaml")
     if isinstance(tree.data.get("data"), dict):
-        tree.data["data"].setdefault("hold_out_by", "number")  # runs of earlier versions do not say
+        tree.data["data"].setdefault("hold_out_by", "number")  # runs of earlier versions lack the key
     return Recipe.of(tree)
 
 
 def restored_task(folder: Path, recipe: Recipe) -> Task:
-    """The task of a run, with the tokenizer and whatever else it learnt from the data."""
+    """Restore the task of a run, with its tokenizer and whatever else it learnt from the data."""
     try:
         known = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
         memory, expected = known["memory"], known.get("tokenizer")
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
-        hint = "take the folder from a copy, or train again"
+        hint = "restore the folder from a copy, or train again"
         raise RunError("model.yaml is missing or damaged", where=str(folder), hint=hint) from None
     tokenizer = load_tokenizer_of(folder, recipe)
     if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
@@ -470,12 +470,12 @@ def restored_task(folder: Path, recipe: Recipe) -> Task:
 
 
 def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
-    """None where a run reads numbers."""
+    """Load the tokenizer of a run folder; None if the run reads numbers."""
     return None if recipe.tokenizer is None else load_tokenizer(folder / "tokenizer")
 
 
 def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Import a person's own file, which registers its classes; what a run remembers of it."""
+    """Import a user's Python file, which registers its classes; return the record that a run keeps of it."""
     file = Path(path)
     try:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -501,17 +501,17 @@ def _execute(file: Path) -> None:
         loader.exec_module(module)
     except SeqlabError:
         raise
-    except Exception as error:  # whatever a person's own file does
+    except Exception as error:  # a user's file may raise anything
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         where = f"--code {file}" + (f", line {line}" if line else "")
-        raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="put the file right") from error
+        raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="correct the file") from error
 
 
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
-    """A run made with code of its own asks for that code by name; a run folder never brings code along.
+    """Check that a run trained with custom code is given that code; a run folder never contains code.
 
-    Asked before the recipe is checked, which may name classes that only the code knows.
+    This comes before the recipe is checked, because the recipe may name classes that only the code defines.
     """
     given = use_code(code)["code_sha256"] if code is not None else None
     environment = RecipeTree.load(folder / "recipe.yaml").data.get("environment")
@@ -519,7 +519,7 @@ def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     expected = known.get("code_sha256")
     if expected is not None and given != expected and expected not in _used:
         raise RunError(
-            f"was trained with code of its own ({known.get('code')}, sha256 {str(expected)[:12]}…)",
+            f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)",
             where=str(folder),
             hint="give the same file with --code",
         )

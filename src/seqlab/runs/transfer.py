@@ -1,4 +1,4 @@
-"""The weights of one run as the first weights of another: what is loaded, what begins anew, and what stays frozen."""
+"""Start a run from the weights of another: what is loaded, what is new, and what stays frozen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHERE = "init.load"
 
 @dataclass(frozen=True)
 class Loaded:
-    """What came of it: the names of weights."""
+    """The names of the weights that were loaded, are new, or were left over."""
 
     found: list[str]
     new: list[str]
@@ -32,14 +32,14 @@ class Loaded:
     def __str__(self) -> str:
         anew = f"; new: {_listed(self.new)}" if self.new else ""
         rest = f"; left over: {_listed(self.left_over)}" if self.left_over else ""
-        return f"{len(self.found):,} tensors are loaded{anew}{rest}"
+        return f"{len(self.found):,} tensors loaded{anew}{rest}"
 
 
 def borrowed(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
-    """A recipe whose models are its own: where one is that of another run, its settings. And of which runs they are, by
-    the place of the model: `model`, or `objective.NAME`.
+    """Replace models that are taken from other runs by their settings.
 
-    The weights of a body are those that `init` names, or the body of that run.
+    Also return the run of each, by the place of the model: `model`, or `objective.NAME`. The weights of a body are
+    those that `init` names, or else the body of that run.
     """
     runs: dict[str, str] = {}
     if isinstance(recipe.model, OfRun.Settings):
@@ -57,36 +57,38 @@ def borrowed(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
 
 def _named(run: str | None, where: str) -> str:
     if not run:
-        raise RecipeError("'from' is missing: the model of which run?", where=where, hint=f"set {where}.from=RUN")
+        raise RecipeError(
+            "'from' does not name a run to take the model from", where=where, hint=f"set {where}.from=RUN"
+        )
     return run
 
 
 def sources(init: InitSettings | None, runs: Mapping[str, str]) -> list[InitSettings]:
-    """All runs whose weights a training begins with: that of `init`, and those of the other models of an objective."""
+    """List the runs whose weights a training starts from: that of `init`, and those of an objective's other models."""
     others = {place.removeprefix("objective."): run for place, run in runs.items() if place != "model"}
     loaded = [InitSettings.model_validate({"from": run, "load": {"body": name}}) for name, run in others.items()]
     return loaded if init is None else [init, *loaded]
 
 
 def tokenizer_of(inits: Sequence[InitSettings], recipe: Recipe) -> tuple[Recipe, Tokenizer | None]:
-    """What a training that begins with the weights of other runs reads with: their tokenizer, which is one for all."""
+    """Return the recipe with the tokenizer of the runs a training starts from, which all of them must share."""
     others = {init.run: run_recipe(Path(init.run)) for init in inits}
     found = {run: load_tokenizer_of(Path(run), other) for run, other in others.items()}
     first, *rest = found
     for run in rest:
         if getattr(found[run], "fingerprint", None) != getattr(found[first], "fingerprint", None):
-            what, hint = f"{run} reads with another tokenizer than {first}", "train both with the same one"
+            what, hint = f"{run} has a different tokenizer from {first}", "train both with the same tokenizer"
             raise RecipeError(what, where="init.from", hint=hint)
     return recipe.model_copy(update={"tokenizer": others[first].tokenizer}), found[first]
 
 
 def begin(objective: Objective, init: InitSettings) -> Loaded:
-    """Fill an objective with the weights of a run, as far as it is asked for."""
+    """Load those weights of a run into an objective that `init` selects."""
     folder = Path(init.run)
     recipe = run_recipe(folder)
     snapshot = Checkpoints(folder).best()
     if snapshot is None:
-        raise RecipeError("has no whole checkpoint", where=f"init.from={init.run}", hint="choose another run")
+        raise RecipeError("has no intact checkpoint", where=f"init.from={init.run}", hint="choose another run")
     own, theirs = objective.state_dict(), without_adapters(snapshot.model, recipe)
     moved = _moved(theirs, init)
     _check(own, theirs, moved, init)
@@ -96,7 +98,7 @@ def begin(objective: Objective, init: InitSettings) -> Loaded:
 
 
 def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:
-    """The weights of a run with its adapters, if it has any, merged into the linear maps."""
+    """Return the weights of a run, with any adapters merged into the linear layers."""
     adapters = None if recipe.init is None else recipe.init.adapters
     if adapters is None:
         return weights
@@ -110,19 +112,19 @@ def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Te
 
 
 def freeze(objective: Objective, init: InitSettings) -> int:
-    """Weights that are not trained; how many there are."""
+    """Freeze the weights that `init` names, and return their number."""
     for pattern in init.freeze:
         chosen = [weight for name, weight in objective.named_parameters() if is_named(name, pattern)]
         if not chosen:
             names = [name for name, _ in objective.named_parameters()]
-            raise RecipeError(f"'{pattern}' is no weight", where="init.freeze", hint=nearest(pattern, names))
+            raise RecipeError(f"no weight matches '{pattern}'", where="init.freeze", hint=nearest(pattern, names))
         for weight in chosen:
             weight.requires_grad_(False)
     return sum(weight.numel() for weight in objective.parameters() if not weight.requires_grad)
 
 
 def _moved(theirs: dict[str, Tensor], init: InitSettings) -> dict[str, str]:
-    """Our name of each weight that is loaded, and theirs."""
+    """Map our name of each loaded weight to theirs."""
     if isinstance(init.load, dict):
         return {
             f"{ours}{name.removeprefix(other)}": name
@@ -136,17 +138,17 @@ def _moved(theirs: dict[str, Tensor], init: InitSettings) -> dict[str, str]:
 
 def _check(own: dict[str, Tensor], theirs: dict[str, Tensor], moved: dict[str, str], init: InitSettings) -> None:
     if not moved:
-        raise RecipeError(f"{init.run} has no weights that '{init.load}' names", where=WHERE, hint="try init.load=all")
+        raise RecipeError(f"{init.run} has no weights that match '{init.load}'", where=WHERE, hint="try init.load=all")
     for new, old in moved.items():
         if new not in own:
-            hint = "build the same body, or say what is loaded into what: {body: body.encoder}"
+            hint = "build the same body, or map names, such as init.load={body: body.encoder}"
             raise RecipeError(f"the model has no '{new}', which {init.run} has", where=WHERE, hint=hint)
         if own[new].shape != theirs[old].shape:
-            what = f"'{new}' is {tuple(own[new].shape)} in the model, and {tuple(theirs[old].shape)} in {init.run}"
-            raise RecipeError(what, where=WHERE, hint="build it of the same size, or load less")
+            what = f"'{new}' is {tuple(own[new].shape)} in the model, but {tuple(theirs[old].shape)} in {init.run}"
+            raise RecipeError(what, where=WHERE, hint="build the model with the same size, or load fewer weights")
     missing = [name for name in sorted(own.keys() - moved.keys()) if init.load == "all" and ".adapter." not in name]
     if missing:
-        hint = "load the body alone: init.load=body"
+        hint = "load only the body: init.load=body"
         raise RecipeError(f"{init.run} has no '{missing[0]}', which the model has", where=WHERE, hint=hint)
 
 

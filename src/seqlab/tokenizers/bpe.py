@@ -37,15 +37,15 @@ from seqlab.tokenizers.tokenizer import (
 
 
 def _byte_of_sign() -> dict[str, int]:
-    """The library writes a byte as a visible character: one of Latin-1 if there is one, or from U+0100 on."""
+    """The library writes each byte as a visible character: its own in Latin-1 if visible, else one from U+0100 on."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [value for value in range(256) if value not in visible]
     return {chr(value): value for value in visible} | {chr(256 + i): value for i, value in enumerate(hidden)}
 
 
 BYTE_OF_SIGN = _byte_of_sign()
-# A word with the space before it, or blanks: cut by itself or where it stands, the library makes the same of it.
-# To the library U+001C to U+001F are no blanks, as they are to Python.
+# A word with the space before it, or whitespace: the library splits it the same way alone as in its text.
+# The library does not count U+001C to U+001F as whitespace, unlike Python.
 BLANK, SIGN = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
 UNIT = re.compile(rf" ?{SIGN}+|{BLANK}+(?!{SIGN})|{BLANK}")
 MIN_FREQUENCY = 2
@@ -67,13 +67,13 @@ class ByteBPETokenizer(LibraryTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "bpe"
         vocab_size: int = Field(default=1024, ge=257, le=MOST_SYMBOLS)
-        """At most this many: pairs that were seen only once are not merged."""
+        """Maximum size of the vocabulary. Pairs seen only once are not merged."""
         vocab: str | None = None
-        """A folder with GPT-2's `vocab.json` and `merges.txt`, or its `tokenizer.json`: nothing is learnt."""
+        """A folder with GPT-2's `vocab.json` and `merges.txt`, or its `tokenizer.json`. If set, nothing is learnt."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
-        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
+        """Total characters of the distinct words to learn from; if there are more, the rarest words are left out."""
         single_digits: bool = False
-        """Whether every digit is a token by itself: numbers can then be copied and computed with, whatever they are."""
+        """Whether to make every digit a separate token, so that a model can copy and compute with any number."""
 
     kind = "bpe"
 
@@ -85,8 +85,8 @@ class ByteBPETokenizer(LibraryTokenizer):
         declared: Declarations | None = None,
     ) -> None:
         self.tokens, self.merges, self.added = [*tokens, *added], list(merges), list(added)
-        # Special tokens are neither bytes nor merged. They are in the vocabulary but are no "added tokens": the
-        # library never looks for them in a text, and no merge makes them.
+        # Special tokens are neither bytes nor merges. They are in the vocabulary but not "added tokens": the library
+        # never looks for them in a text, and no merge makes them.
         text = BYTE_OF_SIGN.keys() | {left + right for left, right in merges}
         self.pieces = [bytes(map(BYTE_OF_SIGN.__getitem__, token)) if token in text else b"" for token in self.tokens]
         names = {index: token for index, token in enumerate(self.tokens) if token not in text}
@@ -139,9 +139,9 @@ class ByteBPETokenizer(LibraryTokenizer):
             raise ValueError("a byte is missing")
         merges = [(left, right) for left, right in (line.split(" ") for line in distinct_strings(data, "merges"))]
         if not all({left, right, left + right} <= known for left, right in merges):
-            raise ValueError("a merge makes no token")
+            raise ValueError("a merge gives an unknown token")
         if not known.isdisjoint(added):
-            raise ValueError("an added token is there already")
+            raise ValueError("an added token is already in the vocabulary")
         tokenizer = cls(tokens, merges, added, read_roles(data))
         check_roles(tokenizer.special)
         return tokenizer

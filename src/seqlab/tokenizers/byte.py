@@ -44,7 +44,7 @@ class ByteTokenizer(Tokenizer):
 
     def encode(self, text: str) -> Encoding:
         values = self._bytes(text)
-        starts_character = (values & 0b1100_0000) != 0b1000_0000  # all bytes of a character but the first are 10xxxxxx
+        starts_character = (values & 0b1100_0000) != 0b1000_0000  # all but the first byte of a character are 10xxxxxx
         stops = np.cumsum(starts_character)
         return Encoding((values + 1).tolist(), list(zip((stops - 1).tolist(), stops.tolist(), strict=True)))
 

@@ -35,7 +35,7 @@ class CharacterTokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "character"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Keeps the most frequent characters; the others become `<unk>`. None keeps all."""
+        """Maximum size of the vocabulary: the rarest characters become `<unk>`. None keeps all."""
 
     kind = "character"
 
@@ -55,7 +55,7 @@ class CharacterTokenizer(Tokenizer):
             refuse_surrogates(text)
             counts.update(text)
         if not counts:
-            raise DataError("the training texts are empty: there is no character to learn")
+            raise DataError("the training texts are empty: no characters to learn")
         return cls(sorted(most_frequent(counts, settings.room(len(SPECIALS)))), settings.added)
 
     @property

@@ -36,7 +36,7 @@ CACHED_WORDS = 1 << 17
 class ClassicBPETokenizer(Tokenizer):
     """Start from the characters of words; while there is room, the most frequent pair becomes a symbol.
 
-    The symbols of a word mark its end, so that words can be put together again. In "glued" mode, as in the authors'
+    The symbols of a word mark its end, so that decoding can restore words. In "glued" mode, as in the authors'
     program, the end is attached to the last character from the start (`t h e</w>`). In "apart" mode, as in the
     paper, it is a symbol that is merged like the others (`t h e </w>`). Ties go to the lexicographically largest
     pair. The first ids are `<end>`, `<unk>` and a bare `</w>`, which also follows a character that was never seen at
@@ -46,13 +46,14 @@ class ClassicBPETokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "classic-bpe"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS), le=MOST_SYMBOLS)
-        """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
+        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. None: no maximum,
+        merging stops when no pair is frequent enough."""
         min_frequency: int = Field(default=2, ge=1)
-        """Pairs seen less often are not merged."""
+        """Minimum number of occurrences for a pair to be merged."""
         word_end: Literal["glued", "apart"] = "glued"
-        """Whether the mark of a word's end is part of its last symbol or a symbol of its own."""
+        """Whether the end-of-word mark is part of the last symbol (glued) or a separate symbol (apart)."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
-        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
+        """Total characters of the distinct words to learn from; if there are more, the rarest words are left out."""
 
     kind = "classic-bpe"
 
@@ -71,7 +72,7 @@ class ClassicBPETokenizer(Tokenizer):
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
         counts = count_words(texts, str.split, settings.dictionary)
         if not counts:
-            raise DataError("the training texts are empty: there is no word to learn")
+            raise DataError("the training texts are empty: no words to learn")
         room = settings.room(len(SPECIALS))
         alphabet = _alphabet(counts, settings.word_end, room)
         words = ((split_word(word, settings.word_end), count) for word, count in counts.items())
@@ -99,7 +100,7 @@ class ClassicBPETokenizer(Tokenizer):
         return [[token for word in text.split() for token in self._encode_word(word)[0]] for text in texts]
 
     def _encode_word(self, word: str) -> tuple[list[int], list[int]]:
-        """The ids of a word, and where in it each of them stops."""
+        """Return the ids of a word, and where in the word each one ends."""
         if word in self.cache:
             return self.cache[word]
         ids: list[int] = []
@@ -149,12 +150,15 @@ class ClassicBPETokenizer(Tokenizer):
         if data["word_end"] not in ("glued", "apart") or "" in known:
             raise ValueError("'word_end' is neither glued nor apart, or a symbol is empty")
         if not all({left, right, left + right} <= known for left, right in merges):
-            raise ValueError("a merge makes no symbol")
+            raise ValueError("a merge gives an unknown symbol")
         return cls(symbols, merges, data["word_end"], read_names(data))
 
 
 def _alphabet(words: Mapping[str, int], word_end: str, room: int | None) -> list[str]:
-    """The start symbols, sorted, or the most frequent. Every character is one by itself too: it can stand anywhere."""
+    """Return the start symbols, sorted; only the most frequent if there are too many.
+
+    Every character is also a symbol without an end mark, because it can occur anywhere in a word.
+    """
     symbols: set[str] = set().union(*words)
     if word_end == "glued":
         symbols |= {word[-1] + WORD_END for word in words}

@@ -1,4 +1,4 @@
-"""What the files beside a published vocabulary declare about its special tokens: their roles, more of them, a template.
+"""Reads what a published vocabulary declares about its special tokens: roles, additional tokens and a template.
 
     tokenizer_config.json     cls_token, sep_token, ... as a string or {"content": ...}; added_tokens_decoder; extra_ids
     special_tokens_map.json   the same names
@@ -32,26 +32,26 @@ KEYS: Mapping[str, Role] = {
     "cls_token": "class",
 }
 LISTS = ("additional_special_tokens", "extra_special_tokens")
-MEND = "put right the file that is wrong, or download it again"
+MEND = "correct the file that is wrong, or download it again"
 FIXED = {"BertProcessing": BERT, "RobertaProcessing": ROBERTA}
 ENDS: tuple[tuple[str, Role], ...] = (("cls", "class"), ("sep", "separator"))
 PREFERRED: tuple[Role, ...] = ("class", "separator", "end", "begin", "pad", "mask")
-"""By which of its roles a token is called in a template."""
+"""Roles in the order in which a template prefers them as the name of a token."""
 
 
 @dataclass
 class Declared:
-    """Names by role (None: there is no such token), with the file that says so; and tokens with their ids."""
+    """Names by role (None: no such token), with the file that declares them; and tokens with their ids."""
 
     roles: dict[Role, tuple[str | None, Path]] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
     others: dict[str, Path] = field(default_factory=dict)
     """Names of special tokens without a role."""
     sentinels: int = 0
-    """T5's `<extra_id_0>`, ...: so many behind the vocabulary, counted from the end."""
+    """Number of T5's `<extra_id_0>`, ... after the vocabulary, numbered from the end."""
 
     def beyond(self, size: int, path: Path) -> list[str]:
-        """Names of the tokens behind a vocabulary of this size, in the order of their ids."""
+        """Return the names of the tokens after a vocabulary of this size, in the order of their ids."""
         tokens = {index: name for name, index in self.tokens.items() if index >= size}
         if self.sentinels and not tokens:
             tokens = {size + self.sentinels - 1 - n: f"<extra_id_{n}>" for n in range(self.sentinels)}
@@ -61,7 +61,7 @@ class Declared:
 
 
 def read_declared(config: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], folder: Path) -> Declared:
-    """From `tokenizer_config.json` and, by name, the other files; a file that is not there is empty."""
+    """Read the declarations in `tokenizer_config.json` and the other files, by name; a missing file is empty."""
     found = Declared()
     path = folder / "tokenizer_config.json"
     _add_roles(found, config, path)
@@ -107,7 +107,7 @@ def _entries(config: Mapping[str, Any], path: Path) -> Iterator[tuple[int, str]]
         if not number.isdecimal() or name is None:
             raise DataError(f"'{number}' in 'added_tokens_decoder' has no token", where=str(path), hint=MEND)
         if isinstance(entry, Mapping) and not entry.get("special", True):
-            what = f"the added token '{name}' is text, which is not implemented: the ids would be others"
+            what = f"the added token '{name}' is text, which is not implemented: the ids would differ"
             raise DataError(what, where=str(path), hint="use a vocabulary without it")
         yield int(number), name
 
@@ -119,11 +119,14 @@ def _add_token(found: Declared, name: str, index: Any, path: Path) -> None:
         raise DataError(what + other, where=str(path), hint=MEND)
 
 
-# ---------------------------------------------------------------------- what a tokenizer makes of it
+# ---------------------------------------------------------------------- roles and templates for a tokenizer
 
 
 def declared_roles(declared: Declared, ids: Mapping[str, int], path: Path) -> Declarations:
-    """Ids in place of names. That there is no end, or nothing unknown, is no declaration: names tell better."""
+    """Return the declared roles with ids instead of names.
+
+    A missing end or unknown token is not taken as declared, because the names of the tokens are more reliable.
+    """
     for name, index in declared.tokens.items():
         if ids.get(name) != index:
             what = f"the token '{name}' has the id {index} in one file and {ids.get(name, 'none')} in the vocabulary"
@@ -143,14 +146,14 @@ def declared_roles(declared: Declared, ids: Mapping[str, int], path: Path) -> De
 def declared_template(
     tokenizer: Tokenizer, processor: Mapping[str, Any], ids: Mapping[str, int], path: Path
 ) -> Template | None:
-    """What a `post_processor` puts around texts; None where it is what goes with the roles, or nothing."""
+    """Return the template that a `post_processor` declares; None if it has none or equals the default for the roles."""
     try:
         found = _stated(tokenizer, processor, ids, path)
         if found is None:
             return None
         usual, own = Frame(tokenizer.template, tokenizer.special), Frame(found, tokenizer.special)
     except (KeyError, TypeError, ValueError, AttributeError, RecipeError):
-        what = "'post_processor' puts something around texts that is not implemented"
+        what = "'post_processor' adds tokens in a way that is not implemented"
         raise DataError(what, where=str(path), hint="use a tokenizer.json of GPT-2's or BERT's kind") from None
     return None if _places(usual) == _places(own) else found
 

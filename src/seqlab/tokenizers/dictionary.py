@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from seqlab.tokenizers.tokenizer import refuse_surrogates
 
 DICTIONARY = 10_000_000
-"""Characters of different words that are held at once where the recipe does not say: over a million words."""
+"""Default limit on the total characters of distinct words held at once: over a million words."""
 FIRST_BLANK = re.compile(r"(?<=\S)[ \n]")
 PART_SIZE = 1 << 15  # characters
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """A long text in parts that hold the same words as the whole.
+    """Split a long text into parts that contain the same words as the whole.
 
-    Words are cut off with the blank before them, so there is always a cut before the first of some blanks.
+    A cut is always before the first of several spaces, so that words keep the space before them.
     """
     refuse_surrogates(text)
     start = 0
@@ -28,17 +28,17 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def count_words(texts: Iterable[str], cut: Callable[[str], Iterable[str]], room: int = DICTIONARY) -> Counter[str]:
-    """Count what `cut` makes of texts, which are read once and need not fit into memory.
+    """Count the strings that `cut` splits texts into. Texts are read once and need not fit into memory.
 
-    Counts are exact while all different words together have at most `room` characters. Whenever they have more,
-    the rarest are forgotten, those seen last first, until half the room is free: words that matter are soon
-    seen again. This depends on the order of the texts and on nothing else. It is looked into after every
-    quarter of `room` that was read, so there may be as many characters more for a while.
+    Counts are exact while all distinct words together have at most `room` characters. Whenever they have more, the
+    rarest are dropped, those seen last first, until half the room is free: words that matter are soon seen again. The
+    result depends only on the texts and their order. The size is checked whenever a quarter of `room` has been read, so
+    it may exceed `room` by that much for a while.
     """
     counts: Counter[str] = Counter()
-    unseen = 0  # characters read since the size was looked into
+    unseen = 0  # characters read since the size was last checked
     for text in texts:
-        for part in parts_of(text):  # strings of a small part stay in the processor's cache: a seventh sooner
+        for part in parts_of(text):  # the strings of a small part stay in the processor's cache: a seventh faster
             counts.update(cut(part))
         unseen += len(text)
         if 4 * unseen >= room:
@@ -49,7 +49,7 @@ def count_words(texts: Iterable[str], cut: Callable[[str], Iterable[str]], room:
 
 
 def _most_frequent(counts: Counter[str], room: int) -> Counter[str]:
-    """As many as have `room` characters together; of equally frequent ones, those that were seen first."""
+    """Keep the most frequent words, up to `room` characters in total; ties go to those seen first."""
     kept: Counter[str] = Counter()
     for word in sorted(counts, key=counts.__getitem__, reverse=True):
         room -= len(word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Span = tuple[int, int]
-"""Characters of a text: the first, and the one behind the last."""
+"""Characters of a text: the first, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -19,5 +19,5 @@ class Encoding:
         return len(self.ids)
 
     def part(self, start: int, stop: int) -> Encoding:
-        """Some of its tokens; offsets are still into the whole text."""
+        """Return some of its tokens, with offsets still into the whole text."""
         return Encoding(self.ids[start:stop], self.offsets[start:stop])

@@ -33,14 +33,14 @@ def fitted(
     roles: Sequence[str] = ("text",),
     among: Sequence[str] | None = None,
 ) -> Tokenizer:
-    """A tokenizer of the kind and the settings that a recipe names, learnt from the training data.
+    """Return a tokenizer with a recipe's settings, learnt from the training data.
 
-    Where records have other roles as well, `among` names all of them: what is held out depends on all.
+    If records have other roles as well, `among` names all of them, because what is held out depends on all.
     """
     if settings is None:
         raise RecipeError("'tokenizer' is missing", hint="add it, such as tokenizer: {kind: bpe}")
-    own = settings.kind not in registry.TOKENIZERS  # nothing here would see that its code has changed
-    if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it comes from a file as it is
+    own = settings.kind not in registry.TOKENIZERS  # a change of its code would go unnoticed
+    if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it is read from a file
         return _learnt(settings, data, roles, among or roles)
     key = cache_key(data, "train", settings.model_dump(mode="json"), list(roles), list(among or roles), _versions())
     about = f"{settings.kind} of {described(data, 'train')}"
@@ -78,7 +78,7 @@ def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str], am
 
 
 def _load(folder: Path, lock: EntryLock) -> Tokenizer | None:
-    """The tokenizer in a folder of the cache, or None where there is none, or a damaged one."""
+    """Load the tokenizer in a folder of the cache; None if it is missing or damaged."""
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         if any(_sha256(folder / name) != digest for name, digest in meta["files"].items()):

@@ -14,7 +14,7 @@ from seqlab.tokenizers.pattern import SpacedStream
 from seqlab.tokenizers.special import TokenizerSettings, learnt_special, read_names, saved_names
 from seqlab.tokenizers.tokenizer import Tokenizer, only_keys
 
-NUMBER = re.compile(r"[0-9]{1,20}")  # int() would take much more: +1, 1_000, the digits of other scripts
+NUMBER = re.compile(r"[0-9]{1,20}")  # int() would accept much more: +1, 1_000, the digits of other scripts
 PART = re.compile(r"[^\s,]+")
 LOOKED_UP = 1 << 16
 MOST = 2**32 - 1
@@ -27,8 +27,8 @@ class IdTokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "ids"
         vocab_size: int | None = Field(default=None, gt=1, le=MOST)
-        """One more than there are different numbers, for `<end>`: 257 for bytes. None finds the largest number."""
-        not_inherited = frozenset({"vocab_size"})  # a number of word pieces is no number of symbols
+        """Number of ids plus one for `<end>`: 257 for bytes. None: as many as the largest number in the data needs."""
+        not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit symbols
 
     kind = "ids"
     unit = "symbol"
@@ -47,9 +47,9 @@ class IdTokenizer(Tokenizer):
             seen |= fresh
             largest = max(largest, max(map(_number, fresh), default=-1))
         if largest < 0:
-            raise DataError("the training sequences are empty: there is no number in them")
+            raise DataError("the training sequences are empty: no numbers in them")
         if largest >= MOST - 1:
-            raise DataError(f"{largest} is too large for an id", hint="number what occurs from 0 on")
+            raise DataError(f"{largest} is too large for an id", hint="renumber the symbols from 0 on")
         room = settings.room(1)
         count = largest + 1 if room is None else room
         if largest >= count:
@@ -96,7 +96,7 @@ class IdTokenizer(Tokenizer):
     def from_dict(cls, data: dict[str, Any]) -> Self:
         only_keys(data, "count")
         if type(data["count"]) is not int or not 0 < data["count"] < MOST:
-            raise ValueError("'count' is no number of ids")
+            raise ValueError("'count' is not a valid number of ids")
         return cls(data["count"], read_names(data))
 
 
@@ -121,6 +121,6 @@ def _parts(text: str) -> list[str]:
 
 def _number(part: str) -> int:
     if not NUMBER.fullmatch(part):
-        hint = "ids are whole numbers from 0 on; tokenizer.kind=symbols takes any symbols"
-        raise DataError(f"'{part[:40]}' is no id", hint=hint)
+        hint = "ids are whole numbers from 0 on; for other symbols, set tokenizer.kind=symbols"
+        raise DataError(f"'{part[:40]}' is not an id", hint=hint)
     return int(part)

@@ -37,12 +37,12 @@ class Pieces:
 
     known: Mapping[str, tuple[Tokens, float]]
     spell: Callable[[str], Tokens]
-    """A character that is no piece, which scores `unknown_score`."""
+    """Spells a character that is not a piece, which scores `unknown_score`."""
     unknown_score: float
     longest: int
 
     def arcs(self, word: str) -> list[list[Arc]]:
-        """For each place but the first, the arcs that end there."""
+        """Return, for each position except the first, the arcs that end there."""
         arcs = []
         for stop in range(1, len(word) + 1):
             starts = range(max(0, stop - self.longest), stop)
@@ -62,7 +62,7 @@ class Sampler:
 
     @classmethod
     def over(cls, arcs: Sequence[Sequence[Arc]], alpha: float) -> Sampler:
-        """For any finite alpha: F is kept divided by it where it is large, and so stays as small as the scores are."""
+        """Make a sampler for any finite alpha. For a large alpha, F is stored divided by it, so that it stays small."""
         unit = max(1.0, alpha)
         forward = [0.0]
         chances = []
@@ -76,7 +76,7 @@ class Sampler:
         return cls(arcs, chances)
 
     def draw(self, numbers: Iterator[float]) -> list[Arc]:
-        """A path, first arc first; `numbers` are uniform in [0, 1), and one is used for each arc."""
+        """Draw a path, first arc first; `numbers` are uniform in [0, 1), and each arc uses one."""
         path: list[Arc] = []
         stop = len(self.arcs)
         while stop:

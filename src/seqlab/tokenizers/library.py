@@ -14,7 +14,7 @@ from seqlab.tokenizers.tokenizer import Tokenizer
 
 
 class LibraryTokenizer(Tokenizer):
-    """`tokens` by id, and the `encoder`. It gets long texts in parts, because its time grows faster than linearly."""
+    """`tokens` by id, and the `encoder`, which gets long texts in parts because its time grows faster than linearly."""
 
     tokens: list[str]
     encoder: tokenizers.Tokenizer
@@ -40,8 +40,8 @@ class LibraryTokenizer(Tokenizer):
         return [list(chain.from_iterable(part.ids for part in islice(encoded, len(group)))) for group in parts]
 
 
-# The library's threads do not survive a fork, and it warns on stderr in every forked process. It is told to
-# work in one thread there, before the fork because it looks at once; the parent keeps its threads.
+# The library's threads do not survive a fork, and it warns on stderr in every forked process. So it is told to use one
+# thread there. This must happen before the fork, because the library checks at once; the parent keeps its threads.
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
 _told = False
 

@@ -42,7 +42,7 @@ class Measure:
 
 
 def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measure:
-    """Texts are read once, one at a time."""
+    """Measure a tokenizer on texts, which are read once, one at a time."""
     words = characters = size = tokens = unknown = 0
     for text in texts:
         ids = tokenizer.encode_batch([text])[0]
@@ -56,14 +56,14 @@ def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measure:
 
 
 ENOUGH = 200_000
-"""Characters of a text that tell what a tokenizer loses of it."""
+"""Characters of a text that are enough to measure what a tokenizer loses."""
 
 
 def lost(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
-    """The share of the lines that do not come back from their tokens as they were: without case, blanks, ends of lines.
+    """Return the share of the lines that decoding does not restore exactly: case, spaces or line ends are lost.
 
-    What a tokenizer drops, a model need not predict, so that its bits per character are too few. Lines with unknown
-    tokens are passed over: those are counted elsewhere.
+    A model need not predict what its tokenizer drops, so its bits per character are too low. Lines with unknown tokens
+    are skipped, because those are counted elsewhere.
     """
     lines = changed = characters = 0
     for text in texts:
@@ -78,16 +78,16 @@ def lost(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
 
 
 def pieces(tokenizer: Tokenizer, word: str) -> list[str]:
-    """What a word is cut into after a blank, as words of a text are; the blank's own token, if any, is left out."""
+    """Split a word as in a text, after a space; a separate token for the space, if any, is left out."""
     encoding = tokenizer.encode(f" {word}")
     return [tokenizer.token(index) for index, (_, stop) in zip(encoding.ids, encoding.offsets, strict=True) if stop > 1]
 
 
 def telling_words(texts: Iterable[str]) -> dict[str, str]:
-    """Words on which tokenizers differ, of a text, by what they are.
+    """Choose words of a text on which tokenizers tend to differ, with a label for each.
 
-    The most frequent word of six letters or more, and the same scrambled; the longest of the words seen once, up
-    to sixteen letters; and one that is not in the text. Ties go to the first in the order of code points.
+    They are the most frequent word of six letters or more, the same word scrambled, the longest word of up to sixteen
+    letters that occurs once, and a word that is not in the text. Ties go to the first in the order of code points.
     """
     counts = {word: count for word, count in count_words(texts, str.split).items() if word.isalpha()}
     chosen: dict[str, str] = {}

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add
 from typing import Any
 
-WORD_END = " "  # inside symbols, where people read </w>: a blank, because no word can contain one
-MOST_SYMBOLS = 500_000  # of a vocabulary; with the characters of every script there are code points for them all
+WORD_END = " "  # inside symbols; shown as </w>. A space, because no word can contain one
+MOST_SYMBOLS = 500_000  # of a vocabulary; enough code points for them all, even with the characters of every script
 
 Pair = tuple[str, str]
 
 
 def shown(symbol: str) -> str:
-    """A symbol as it is written in papers: 'e ' → 'e</w>'."""
+    """Write a symbol as in papers: 'e ' → 'e</w>'."""
     return symbol.replace(WORD_END, "</w>")
 
 
@@ -32,17 +32,17 @@ def split_word(word: str, word_end: str) -> list[str]:
 
 
 Tie = Callable[[str, int], Any]
-"""Of pairs that are equally frequent, the one wins whose `tie(symbol, number)` of its left symbol, then of its right
-one, is the largest. Symbols are numbered as they are made, after those that the words begin with."""
+"""Decides between equally frequent pairs: the largest `tie(symbol, number)` of the left symbol wins, then of the right
+one. Symbols are numbered in the order they are made, after those that the words start from."""
 
 
 def largest_name(symbol: str, number: int) -> tuple[str, bool]:
-    """The lexicographically largest pair; a word that spells </w> stands behind one that ends."""
+    """Prefer the lexicographically largest pair; a word that spells </w> sorts after one that ends."""
     return shown(symbol), symbol.endswith(WORD_END)
 
 
 def known_first(alphabet: Iterable[str]) -> Tie:
-    """The pair of the symbols that were known first: those of the alphabet, then as they were made."""
+    """Prefer the pair of symbols that were known first: those of the alphabet, then in the order they were made."""
     places = {symbol: place for place, symbol in enumerate(alphabet)}
     return lambda symbol, number: -places.get(symbol, len(places) + number)
 
@@ -56,7 +56,7 @@ def learn_merges(
 ) -> list[Pair]:
     """Merge the most frequent pair until `room` symbols are known or no pair is frequent enough.
 
-    `words` are symbols and how often the word occurs.
+    Each of `words` is a list of symbols and the number of times the word occurs.
     """
     corpus = _Corpus(words)
     signs, symbols = corpus.signs, corpus.signs.symbols
@@ -69,7 +69,7 @@ def learn_merges(
         symbol = left + right
         if len(known) >= room and symbol not in known:
             break
-        merges[left, right] = None  # a pair that comes back, because its parts were made another way, keeps its rank
+        merges[left, right] = None  # a pair that returns, because its parts were made another way, keeps its rank
         known.add(symbol)
         queue.put(corpus.merge(pair, signs[symbol]))
     return list(merges)
@@ -108,15 +108,15 @@ class _Corpus:
             self.weights.append(count)
             for pair in map(add, word, word[1:]):
                 places[pair].append(index)
-        self.places = dict(places)  # in which words a pair is; they may have lost it since
+        self.places = dict(places)  # the words that contain a pair, though some may have lost it since
         self.counts = {pair: sum(map(self.weights.__getitem__, indices)) for pair, indices in places.items()}
 
     def merge(self, pair: str, new: str) -> list[str]:
-        """Put `new` in place of a pair, everywhere; returns the pairs that have become more frequent."""
+        """Replace a pair by `new` everywhere; return the pairs that have become more frequent."""
         words, left, right = self.words, pair[0], pair[1]
-        before: defaultdict[str, list[int]] = defaultdict(list)  # the words in which a sign stands before the pair
+        before: defaultdict[str, list[int]] = defaultdict(list)  # the words in which a sign precedes the pair
         after: defaultdict[str, list[int]] = defaultdict(list)
-        doubled: list[int] = []  # the words in which the pair stands before itself
+        doubled: list[int] = []  # the words in which the pair precedes itself
         for index in set(self.places.pop(pair)):
             parts = words[index].split(pair)
             if len(parts) == 1:
@@ -141,7 +141,7 @@ class _Corpus:
         return grown
 
     def _replace(self, old: str, new: str, indices: list[int]) -> str:
-        """One pair has become another, once for each time that a word is named."""
+        """Replace one pair by another in the counts, once for each time that a word is listed."""
         counts, places, total = self.counts, self.places, sum(map(self.weights.__getitem__, indices))
         if new in counts:
             counts[new] += total
@@ -169,7 +169,7 @@ class _Queue:
         self.least = min_frequency
         self.buckets: dict[int, list[str]] = {}
         self.heights: list[int] = []  # a heap of −count, one for each bucket
-        self.count, self.open = 0, list[tuple[Any, Any, str]]()  # the bucket that is sorted, the winner last
+        self.count, self.open = 0, list[tuple[Any, Any, str]]()  # the sorted bucket, winner last
         self.put(self.counts)
 
     def put(self, pairs: Iterable[str]) -> None:
@@ -196,7 +196,7 @@ class _Queue:
             self.put([pair])
 
     def _open_highest(self) -> None:
-        """Sort the highest bucket; the one that was open, if there is something left in it, is closed again."""
+        """Sort the highest bucket, after closing the one that was open if anything is left in it."""
         left = [pair for _, _, pair in self.open]
         self.open = []
         self.count, closed = -heapq.heappop(self.heights), self.count
@@ -229,10 +229,10 @@ class _Ties(dict[str, Any]):
 
 
 def apply_merges(symbols: Sequence[str], ranks: Mapping[Pair, int]) -> list[str]:
-    """Of all merges that apply, the one learnt first is made everywhere, from left to right; then the next.
+    """Apply merges in the order they were learnt, each one everywhere from left to right.
 
-    Symbols are a linked list (`before`, `after`; a symbol that was swallowed is ""), and `starts` remembers
-    where the pair of each rank stands, so that a long word of n symbols takes about n log n steps.
+    Symbols form a linked list (`before`, `after`; a symbol that was merged into another is ""), and `starts` holds the
+    places of the pair of each rank, so that a long word of n symbols takes about n log n steps.
     """
     parts = list(symbols)
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))

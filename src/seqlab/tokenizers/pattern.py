@@ -47,7 +47,7 @@ class PatternTokenizer(Tokenizer):
         return [self._ids(self.pattern.findall(text)) for text in texts]
 
     def _ids(self, pieces: list[str]) -> list[int]:
-        """Lowered one by one, not the text as a whole: lowering can change its length, and offsets with it."""
+        """Return ids. Pieces are lower-cased one by one, because lower-casing can change lengths, and so offsets."""
         if self.lowercase:
             pieces = [piece.lower() for piece in pieces]
         unknown = self.special["unknown"]
@@ -62,7 +62,7 @@ class PatternTokenizer(Tokenizer):
 
 
 def learn_known(texts: Iterable[str], pattern: re.Pattern[str], room: int | None, lowercase: bool) -> list[str]:
-    """The most frequent matches, as many as there is room for; None has room for all."""
+    """Return the most frequent matches, at most `room` of them; None: all."""
     counts: Counter[str] = Counter()
     for text in texts:
         refuse_surrogates(text)
@@ -73,12 +73,12 @@ def learn_known(texts: Iterable[str], pattern: re.Pattern[str], room: int | None
 
 
 class SpacedStream(TextStream):
-    """A space before every word but the first; if `attach`, punctuation goes where a printer would set it."""
+    """Puts a space before every word but the first; if `attach`, punctuation is spaced as in print."""
 
     def __init__(self, pieces: Sequence[str], attach: bool) -> None:
         self.pieces, self.attach = pieces, attach
         self.space = False  # before the next word
-        self.quoted = False  # inside straight quotes: they look the same at both ends
+        self.quoted = False  # inside straight quotes, which look the same at both ends
 
     def push(self, token: int) -> str:
         word = self.pieces[token]

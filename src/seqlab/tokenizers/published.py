@@ -5,7 +5,7 @@ The files that are read, in a folder as it is downloaded:
     *.model                                      SentencePiece
     tokenizer.json                               GPT-2's and BERT's kind
     vocab.json + merges.txt                      GPT-2 (also under their original names, encoder.json + vocab.bpe)
-    vocab.txt, tokenizer_config.json if there    BERT, lower-casing unless that says otherwise
+    vocab.txt, optional tokenizer_config.json    BERT, lower-casing unless the latter says otherwise
 
 `declared` reads the other files in the folder that describe special tokens.
 """
@@ -37,17 +37,17 @@ REQUIRED: Mapping[tuple[str | None, str], Any] = {
     ("WordPiece", "max_input_chars_per_word"): 100,
     ("BertNormalizer", "clean_text"): True,
 }
-"""What settings of the parts of a `tokenizer.json` must be, if they are there. Others must say nothing: null, false."""
+"""Required values of settings in the parts of a `tokenizer.json`, if present. Others must be unset: null or false."""
 WITHOUT_EFFECT = {
-    *("type", "vocab", "merges", "unk_token", "lowercase", "strip_accents", "handle_chinese_chars"),  # looked at below
+    *("type", "vocab", "merges", "unk_token", "lowercase", "strip_accents", "handle_chinese_chars"),  # checked below
     *("fuse_unk", "byte_fallback", "trim_offsets"),  # all bytes are known, and offsets are our own
 }
 
 
 def load_published(folder: str | os.PathLike[str], wanted: type[T], special: Sequence[str] = ()) -> T:
-    """The vocabulary in a folder (or in a `.model` file) as a tokenizer of the kind that is wanted.
+    """Load the vocabulary in a folder (or in a `.model` file) as a tokenizer of the requested kind.
 
-    It must have the `special` tokens that a recipe asks for: a published vocabulary is taken as it is.
+    It must have the `special` tokens that a recipe requests, because a published vocabulary is used unchanged.
     """
     place = Path(folder).expanduser()
     found = read_published(place)
@@ -56,7 +56,7 @@ def load_published(folder: str | os.PathLike[str], wanted: type[T], special: Seq
         raise DataError("no published vocabulary here", where=str(place), hint=hint)
     if not isinstance(found, wanted):
         hint = f"set tokenizer.kind={found.kind}"
-        raise DataError(f"a {found.kind} vocabulary where {wanted.kind} is wanted", where=str(place), hint=hint)
+        raise DataError(f"is a {found.kind} vocabulary, not {wanted.kind}", where=str(place), hint=hint)
     if missing := [one for one in special if one not in found.special and one not in found.special.others]:
         hint = "leave it out of tokenizer.special, or use another vocabulary"
         raise DataError(f"this vocabulary has no {missing[0]} token", where=str(place), hint=hint)
@@ -64,9 +64,9 @@ def load_published(folder: str | os.PathLike[str], wanted: type[T], special: Seq
 
 
 def read_published(folder: Path) -> Tokenizer | None:
-    """The vocabulary in a folder, whatever its kind; None if there is none."""
+    """Read the vocabulary in a folder, of any kind; None if there is none."""
     if folder.suffix == ".model" and folder.is_file():
-        return _sentence_pieces(folder, Declared())  # a file alone: what is beside it may be another's
+        return _sentence_pieces(folder, Declared())  # a single file: those beside it may belong to another vocabulary
     for name in MODEL_FILES:
         if (folder / name).is_file():
             return _sentence_pieces(folder / name, _declared(folder))
@@ -102,7 +102,7 @@ def _sentence_pieces(path: Path, declared: Declared) -> Tokenizer:
     try:
         return SentencePieceTokenizer.from_dict(data)
     except ValueError as error:
-        raise DataError(f"what is said of special tokens is wrong ({error})", where=str(path), hint=AGAIN) from None
+        raise DataError(f"the declared special tokens are invalid ({error})", where=str(path), hint=AGAIN) from None
 
 
 def _vocab_txt(path: Path, declared: Declared) -> Tokenizer:
@@ -113,7 +113,7 @@ def _vocab_txt(path: Path, declared: Declared) -> Tokenizer:
 
 
 def _tokenizer_json(path: Path) -> Tokenizer:
-    """The one file that holds all: its parts must be those of GPT-2 or of BERT, for others would give other ids."""
+    """Read a file that contains everything. Its parts must be those of GPT-2 or BERT; others would change the ids."""
     tree = _json(path)
     parts = [_section(tree, key, path) for key in ("model", "pre_tokenizer", "normalizer")]
     model, _, cleaning = parts
@@ -121,7 +121,7 @@ def _tokenizer_json(path: Path) -> Tokenizer:
     if kinds not in (["BPE", "ByteLevel", None], ["WordPiece", "BertPreTokenizer", "BertNormalizer"]):
         named = ", ".join(str(kind) for kind in kinds if kind) or "its parts are not named"
         hint = "seqlab reads those of GPT-2's kind (BPE, ByteLevel) and of BERT's (WordPiece, BertPreTokenizer)"
-        raise DataError(f"a tokenizer of another kind ({named})", where=str(path), hint=hint)
+        raise DataError(f"is an unsupported kind of tokenizer ({named})", where=str(path), hint=hint)
     for part in parts:
         _refuse_other_settings(part, path)
     vocabulary = _merged(_section(model, "vocab", path), _added(tree, path), path)
@@ -144,7 +144,7 @@ def _tokenizer_json(path: Path) -> Tokenizer:
 
 
 def _merged(vocabulary: Mapping[str, Any], added: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """A vocabulary and the tokens beside it, which may be in it already."""
+    """Merge a vocabulary with its added tokens, which may already be in it."""
     for token, index in added.items():
         if vocabulary.get(token, index) != index:
             what = f"the added token '{token}' has the id {index}, but {vocabulary[token]} in the vocabulary"
@@ -153,7 +153,7 @@ def _merged(vocabulary: Mapping[str, Any], added: Mapping[str, Any], path: Path)
 
 
 def _refuse_other_settings(part: Mapping[str, Any], path: Path) -> None:
-    """What a part is set to must be what is done here; what is not set, or set to nothing, is as it always is."""
+    """Refuse a part whose settings are not implemented here; settings that are missing, null or false are accepted."""
     for key, value in part.items():
         if key in WITHOUT_EFFECT:
             continue
@@ -164,12 +164,12 @@ def _refuse_other_settings(part: Mapping[str, Any], path: Path) -> None:
 
 
 def _not_implemented(key: str, value: Any, path: Path, of: str = "") -> DataError:
-    what = f"'{key}' is {reprlib.repr(value)}{of}, which is not implemented: the ids would be others"
+    what = f"'{key}' is {reprlib.repr(value)}{of}, which is not implemented: the ids would differ"
     return DataError(what, where=str(path), hint="use a vocabulary of GPT-2's or BERT's kind without it")
 
 
 def _added(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The tokens beside the vocabulary: special ones, which no text becomes."""
+    """Return the tokens beside the vocabulary: special ones, which no text is encoded as."""
     added = {}
     for entry in _list(tree, "added_tokens", path):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), str) or "id" not in entry:
@@ -187,7 +187,7 @@ def _byte_pairs(vocabulary: Mapping[str, Any], merges: Sequence[Any], roles: Dec
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            what = f"{reprlib.repr(pair)} in the merges is no pair of tokens"
+            what = f"{reprlib.repr(pair)} in the merges is not a pair of tokens"
             raise DataError(what, where=str(path), hint=AGAIN)
     data = {"tokens": _in_order(vocabulary, path), "merges": list(map(" ".join, pairs)), **saved_roles(roles)}
     try:
@@ -215,7 +215,7 @@ def _in_order(vocabulary: Mapping[str, Any], path: Path) -> list[str]:
 
 
 def _section(tree: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    """The object under a key; one that is not there is empty."""
+    """Return the object under a key; a missing one is empty."""
     value = {} if tree.get(key) is None else tree[key]
     if not isinstance(value, Mapping):
         raise DataError(f"'{key}' is {reprlib.repr(value)}, not an object {{...}}", where=str(path), hint=AGAIN)
@@ -235,7 +235,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON ({error})", where=str(path), hint=AGAIN) from None
     if not isinstance(tree, Mapping):
-        raise DataError("a JSON object {...} is wanted here", where=str(path), hint=AGAIN)
+        raise DataError("not a JSON object {...}", where=str(path), hint=AGAIN)
     return tree
 
 

@@ -2,7 +2,7 @@
 
     score(a, b) = count(ab) / (count(a) · count(b)),   proportional to Pr(ab) / (Pr(a) Pr(b)):
 
-per occurrence, this merge raises the likelihood of the text under a unigram model most.
+per occurrence, this merge raises the likelihood of the text under a unigram model the most.
 
 Schuster and Nakajima 2012, "Japanese and Korean voice search", https://doi.org/10.1109/ICASSP.2012.6289079
 """
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTINUES = "##"
-"""What a piece that does not begin its word is written with."""
+"""The prefix of a piece that does not begin its word."""
 
 EXACT = 2.0**51
 """Ratios p/q and r/s differ by at least 1/(q·s): one part in p·s or more, which is two units in the last place here."""
 ROUNDING = 1e-15
-"""More than a product and a quotient of doubles can be off, twice: 4 · 2⁻⁵³."""
+"""More than twice the error of a product and a quotient of doubles: 4 · 2⁻⁵³."""
 
 Pair = tuple[int, int]
 Word = tuple[list[int], int]
@@ -42,11 +42,11 @@ def joined(left: str, right: str) -> str:
 def learn_pieces(
     words: Iterable[tuple[Sequence[str], int]], alphabet: Sequence[str], room: int | None, min_frequency: int | None
 ) -> list[str]:
-    """The alphabet and, in the order they are made, the pieces that merging gives: `room` of them, or all.
+    """Return the alphabet, then the merged pieces in the order they are made: `room` in total, or all.
 
-    `words` are symbols of the alphabet and how often the word occurs. Pairs seen less often than
-    `min_frequency` are not merged; without it, see `_falling`. Of equal scores the more frequent pair wins,
-    then the smaller in code points.
+    Each of `words` is a list of symbols of the alphabet and the number of times the word occurs. Pairs seen less often
+    than `min_frequency` are not merged; without it, see `_falling`. If scores are equal, the more frequent pair wins,
+    then the smaller one in code points.
     """
     pieces = list(alphabet)
     ids = {piece: index for index, piece in enumerate(pieces)}
@@ -55,7 +55,7 @@ def learn_pieces(
         pairs.choose_from(threshold)
         while (room is None or len(pieces) < room) and (best := pairs.best(pieces)) is not None:
             piece = joined(pieces[best[0]], pieces[best[1]])
-            if piece not in ids:  # the same piece may be made of other parts, too
+            if piece not in ids:  # the same piece may already be made of other parts
                 ids[piece] = len(pieces)
                 pieces.append(piece)
             pairs.merge(best, ids[piece])
@@ -63,11 +63,11 @@ def learn_pieces(
 
 
 def _falling(highest: int) -> Iterator[int]:
-    """Half the highest count, and half of that whenever no pair is left, down to 2.
+    """Yield thresholds: half the highest count, then half of the last one whenever no pair is left, down to 2.
 
-    The ratio loves what is rare: among all pairs that were seen twice it fills a small vocabulary with names
-    that occur twice. The fixed threshold that serves a text best depends on its length and on `room`; one that
-    falls needs no choice, and serves better than the best fixed one (docs/tokenizers.md).
+    The ratio favours rare pairs: with a threshold of 2, it fills a small vocabulary with names that occur twice. The
+    best fixed threshold depends on the length of the text and on `room`. A falling one needs no choice, and works
+    better than the best fixed one (docs/tokenizers.md).
     """
     while highest > 3:
         highest //= 2
@@ -96,7 +96,7 @@ class _Pairs:
         self.table = _Table(0)
 
     def choose_from(self, min_frequency: int) -> None:
-        """From now on only pairs seen so often are merged."""
+        """From now on, merge only pairs seen at least this often."""
         self.table = _Table(min_frequency)
         for pair, count in self.counts.items():
             self.table.set(pair, count)
@@ -131,7 +131,7 @@ class _Pairs:
 
 
 class _Table:
-    """The pairs that are frequent enough, side by side in arrays."""
+    """The pairs that are frequent enough, in parallel arrays."""
 
     def __init__(self, min_frequency: int) -> None:
         self.min_frequency = min_frequency
@@ -160,11 +160,11 @@ class _Table:
         self.parts[:, slot], self.counts[slot] = pair, count
 
     def highest(self, symbol_counts: NDArray[np.float64]) -> list[Pair]:
-        """The pairs of the highest score, exactly.
+        """Return the pairs with exactly the highest score.
 
-        Below `EXACT` ratios that differ have quotients that differ, and equal ones the same: products of counts are
-        whole numbers of 53 bits, and division is rounded correctly. What is as good as the best beyond that, pairs
-        of symbols seen millions of times, is compared in whole numbers.
+        Below `EXACT`, different ratios have different quotients, and equal ones the same: products of counts are
+        integers of 53 bits, and division is rounded correctly. Beyond that, with pairs of symbols seen millions of
+        times, the candidates are compared as exact fractions.
         """
         size = len(self.pairs)
         if not size:
@@ -182,7 +182,7 @@ class _Table:
 
 
 def _merge_in_place(word: list[int], pair: Pair, made: int) -> None:
-    """Every occurrence, from left to right."""
+    """Merge every occurrence, from left to right."""
     left, right = pair
     index = 0
     while index < len(word) - 1:

@@ -46,10 +46,10 @@ from seqlab.tokenizers.tokenizer import (
 SPACE = "▁"
 FILE_NAME = "sentencepiece.model"
 COVERAGE = 0.9995
-"""Of the characters in the training text, rarest left out: what remains is spelt in bytes, or unknown."""
+"""Share of the characters in the training text to cover; the rarest ones are spelt in bytes, or unknown."""
 LONGEST_LINE = 1 << 15
 CUTS = re.compile("[\0\t\n▁▅]+")
-"""Where training texts are cut: at what the library keeps for itself. It would skip the line that has it."""
+"""Where training texts are cut: at characters that the library reserves. It would skip lines that contain them."""
 
 Algorithm = Literal["unigram", "bpe"]
 
@@ -57,8 +57,8 @@ Algorithm = Literal["unigram", "bpe"]
 class SentencePieceTokenizer(Tokenizer):
     """The library does all the work. The `.model` file is saved beside `tokenizer.json` for other tools to read.
 
-    With "identity" nothing is lost: spaces and line endings are restored, and characters without a piece are spelled
-    in bytes. A ▁ in a text, which the library would decode as a space, is spelled in bytes too. A supplied model keeps
+    With "identity" nothing is lost: spaces and line endings are restored, and characters without a piece are spelt
+    in bytes. A ▁ in a text, which the library would decode as a space, is spelt in bytes too. A supplied model keeps
     its ids, and `</s>` is its end token. Its control symbols and the tokens added after it are special tokens;
     user-defined symbols are text.
     """
@@ -67,13 +67,14 @@ class SentencePieceTokenizer(Tokenizer):
         kind: str = "sentencepiece"
         vocab_size: int = Field(default=1024, gt=2)
         algorithm: Algorithm = "unigram"
-        """How pieces are learnt."""
+        """Algorithm for learning pieces."""
         normalization: Literal["identity", "nmt_nfkc"] = "identity"
-        """Texts as they are; or the library's default: NFKC, single blanks, and a blank before the first word."""
+        """identity leaves texts unchanged; nmt_nfkc is the library's default: NFKC, single spaces, and a space before
+        the first word."""
         byte_fallback: bool = True
-        """Characters without a piece become bytes, which takes 256 ids; otherwise `<unk>`."""
+        """Whether characters without a piece become bytes, which takes 256 ids; otherwise they become `<unk>`."""
         model: str | None = None
-        """A `.model` file that is there already: nothing is learnt, and the other settings say nothing."""
+        """An existing `.model` file. If set, nothing is learnt, and the other settings are ignored."""
 
     kind = "sentencepiece"
 
@@ -89,7 +90,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.is_byte += [False] * len(behind)
         self.pieces = [self._bytes(index) for index in range(len(self.names))]
         self.prefix = self.processor.normalize("a").startswith(SPACE)
-        # A ▁ can be spelt unless a blank is put before each text, and so before each part of one.
+        # A ▁ can be spelt in bytes unless a space is put before each text, and so before each part of one.
         can_spell = self.unknown_id is None and not self.prefix
         self.escape = [self.is_byte.index(True) + value for value in SPACE.encode()] if can_spell else None
 
@@ -102,7 +103,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids: dict[Role, int] = {"begin": own.bos_id(), "end": own.eos_id(), "pad": own.pad_id(), "unknown": unknown}
         roles, said = roles_by_name(names), dict(declared)
         if END not in behind:
-            roles.pop("end", None)  # it is the model's own, or declared
+            roles.pop("end", None)  # it belongs to the model or is declared
         roles |= {role: index for role, index in ids.items() if index >= 0}
         if any(self.is_byte):  # nothing is unknown
             for each in (roles, said):
@@ -169,13 +170,13 @@ class SentencePieceTokenizer(Tokenizer):
         return [list(chain.from_iterable(islice(whole, len(group)))) for group in parts]
 
     def _parts(self, text: str) -> list[str]:
-        """The text cut before and after each ▁ that has to be spelt."""
+        """Split a text before and after each ▁ that has to be spelt in bytes."""
         if self.escape is None or SPACE not in text:
             return [text]
         return [part for part in re.split(f"({SPACE})", text) if part]
 
     def _spans(self, ids: list[int], spans: list[tuple[int, int]], shift: int) -> Iterator[tuple[int, int]]:
-        """The library gives a character's span to the last of its bytes only, and an empty one to the others."""
+        """Correct the spans of bytes: the library gives a character's span only to its last byte, and none before."""
         for token, (start, stop) in zip(ids, spans, strict=True):
             yield start + shift, max(stop, start + self.is_byte[token]) + shift
 
@@ -184,7 +185,7 @@ class SentencePieceTokenizer(Tokenizer):
         return text.removeprefix(" ") if self.prefix else text
 
     def token(self, index: int) -> str:
-        """Bytes by their names, `<0x61>`: spelt as what they stand for, they would look like pieces."""
+        """Return a readable token. Bytes are shown by name, `<0x61>`: as characters, they would look like pieces."""
         plain = self.pieces[index] and index != self.processor.unk_id() and not self.is_byte[index]
         return readable_bytes(self.pieces[index]) if plain else self.names[index]
 
@@ -200,7 +201,7 @@ class SentencePieceTokenizer(Tokenizer):
         tokenizer = cls(data[FILE_NAME], read_names(data), read_roles(data))
         check_roles(tokenizer.special)
         if tokenizer.special.get("unknown", unknown := tokenizer.processor.unk_id()) != unknown:
-            raise ValueError("the model has another token for what is unknown")
+            raise ValueError("the model has a different unknown token")
         return tokenizer
 
 
@@ -218,7 +219,7 @@ class PrefixedStream(ByteStream):
 
 
 def read_model(path: Path) -> SentencePieceTokenizer:
-    """A `.model` file as a tokenizer."""
+    """Read a `.model` file as a tokenizer."""
     try:
         tokenizer = SentencePieceTokenizer(path.read_bytes())
     except OSError as error:
@@ -226,12 +227,12 @@ def read_model(path: Path) -> SentencePieceTokenizer:
     except ValueError:
         raise DataError("not a SentencePiece model, or damaged", where=str(path), hint="copy it again") from None
     if tokenizer.processor.normalize("a").endswith(SPACE):
-        raise DataError("a model that puts the blank behind the words is not supported", where=str(path))
+        raise DataError("models that put the space after the words are not supported", where=str(path))
     return tokenizer
 
 
 def _processor(model: bytes) -> Any:
-    if not model:  # the library would wait for another
+    if not model:  # the library would wait for more
         raise ValueError("an empty model")
     try:
         return library.SentencePieceProcessor(model_proto=model)
@@ -240,7 +241,7 @@ def _processor(model: bytes) -> Any:
 
 
 def training_lines(texts: Iterable[str], room: int, rule: str) -> list[str]:
-    """The lines of texts, without the rarest characters: the others cover 99.95 % and fit into the room."""
+    """Return the lines of texts without the rarest characters; the rest cover 99.95 % and fit into the room."""
     normalize = library.SentencePieceNormalizer(rule_name=rule).normalize
     lines: list[str] = []
     counts: Counter[str] = Counter()
@@ -250,7 +251,7 @@ def training_lines(texts: Iterable[str], room: int, rule: str) -> list[str]:
             counts.update(line)
             lines += (line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE))
     if not lines:
-        raise DataError("the training texts are empty: there is no character to learn")
+        raise DataError("the training texts are empty: no characters to learn")
     left, rare = COVERAGE * counts.total(), []
     for place, character in enumerate(most_frequent(counts, None)):
         if left <= 0 or place >= room:
@@ -263,7 +264,7 @@ def training_lines(texts: Iterable[str], room: int, rule: str) -> list[str]:
 
 
 def train_model(lines: Iterable[str], algorithm: Algorithm, vocab_size: int, **options: Any) -> bytes:
-    """A `.model` with `<end>` 0 and `<unk>` 1. By one thread: with more, Unigram's sums are rounded otherwise."""
+    """Train a `.model` with `<end>` 0 and `<unk>` 1, on one thread: on more, Unigram's sums round differently."""
     made = io.BytesIO()
     try:
         library.SentencePieceTrainer.train(

@@ -29,11 +29,11 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "separator": ("<sep>", "[SEP]", "</s>"),
     "class": ("<cls>", "[CLS]", "<s>"),
 }
-"""What a token of each role is called: here, then in published vocabularies."""
+"""Names of the token of each role: ours first, then those of published vocabularies."""
 TWICE: frozenset[tuple[Role, str]] = frozenset({("separator", "</s>"), ("class", "<s>")})
-"""These names have a second role only beside a mask, as in RoBERTa and BART; in T5 and Llama they have not."""
+"""Names that have a second role only if there is a mask, as in RoBERTa and BART, but not in T5 and Llama."""
 OTHER_NAME = re.compile(r"<[a-z][a-z0-9_]*>")
-"""Of tokens without a role: a text with one of them is cut at the brackets, so that no token is ever learnt of it."""
+"""The form of names without a role. A text that contains one is cut at the brackets, so it never becomes a token."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Special(Mapping[Role, int]):
     """
 
     names: Mapping[int, str]
-    """All special tokens, those without a role too."""
+    """All special tokens, including those without a role."""
     roles: Mapping[Role, int]
 
     def __getitem__(self, role: Role) -> int:
@@ -58,12 +58,12 @@ class Special(Mapping[Role, int]):
 
     @property
     def others(self) -> dict[str, int]:
-        """Ids by name of those without a role: T5's sentinels, the marks of a dialogue."""
+        """Ids by name of the tokens without a role: T5's sentinels, the marks of a dialogue."""
         used = set(self.roles.values())
         return {name: index for index, name in self.names.items() if index not in used}
 
     def need(self, role: Role) -> int:
-        """The id of a role; where the vocabulary has none, the error says how to get one."""
+        """Return the id of a role; if the vocabulary has none, the error says how to get one."""
         if role not in self.roles:
             hint = f"learn it with tokenizer.special: [{role}], or use a published vocabulary that has one"
             raise RecipeError(f"the tokenizer has no {role} token", where="tokenizer", hint=hint)
@@ -71,7 +71,7 @@ class Special(Mapping[Role, int]):
 
 
 def roles_by_name(names: Mapping[int, str]) -> dict[Role, int]:
-    """The roles that the names of special tokens tell, of each the first name that is there."""
+    """Infer roles from the names of special tokens; the first name present for each role counts."""
     ids = {name: index for index, name in names.items()}
     has_mask = not ids.keys().isdisjoint(NAMES["mask"])
     found: dict[Role, int] = {}
@@ -83,19 +83,19 @@ def roles_by_name(names: Mapping[int, str]) -> dict[Role, int]:
 
 
 Declarations = Mapping[Role, int | None]
-"""Roles that the files of a published vocabulary declare; None: there is no such token."""
+"""Roles that the files of a published vocabulary declare; None: no such token."""
 
 
 def published_special(
     names: Mapping[int, str], roles: Mapping[Role, int], declared: Declarations
 ) -> tuple[Special, Declarations]:
-    """Declared roles go before those that names tell. Also gives those declarations that names do not tell."""
+    """Combine roles, declared ones before those inferred from names. Also return the declarations that names lack."""
     other = {role: index for role, index in declared.items() if index != roles.get(role)}
     return Special(names, {role: index for role, index in {**roles, **other}.items() if index is not None}), other
 
 
 def learnt_special(first: int, added: Sequence[str], unknown: bool) -> Special:
-    """`<end>` is 0 and `<unk>`, if there is one, 1; what was asked for beside them follows the vocabulary."""
+    """Return the special tokens of a learnt vocabulary: `<end>` is 0, `<unk>`, if any, is 1, others come after it."""
     own = {0: END, 1: UNKNOWN} if unknown else {0: END}
     names = {**own, **dict(enumerate(added, first))}
     return Special(names, roles_by_name(names))
@@ -105,8 +105,8 @@ class TokenizerSettings(PartSettings):
     """Settings shared by all kinds that are trained here."""
 
     special: list[str] = Field(default=[])
-    """More special tokens, whose ids follow the vocabulary: `begin`, `pad`, `mask`, `separator` and `class` by their
-    role, others by a name such as `<speaker>`. They count in `vocab_size`."""
+    """Additional special tokens, with ids after the vocabulary: `begin`, `pad`, `mask`, `separator` and `class` by
+    role, others by a name such as `<speaker>`. They count towards `vocab_size`."""
 
     @field_validator("special")
     @classmethod
@@ -115,19 +115,19 @@ class TokenizerSettings(PartSettings):
         taken = {name for names in NAMES.values() for name in names}
         for one in special:
             if one in taken or (one not in askable and not OTHER_NAME.fullmatch(one)):
-                raise ValueError(f"'{one}' cannot be asked for: give {', '.join(askable)}, or a name like <speaker>")
+                raise ValueError(f"'{one}' cannot be requested: give {', '.join(askable)}, or a name like <speaker>")
         if len(set(special)) < len(special):
-            raise ValueError("a special token is asked for twice")
+            raise ValueError("a special token is listed twice")
         return special
 
     @property
     def added(self) -> list[str]:
-        """The names of what is asked for."""
+        """The names of the additional special tokens."""
         own = {role: names[0] for role, names in NAMES.items()}
         return [own.get(cast(Role, one), one) for one in self.special]
 
     def room(self, own: int, least: int = 1) -> int | None:
-        """For how many tokens there is room beside the `own` special ones of a kind and those asked for; None: all."""
+        """Return how many tokens fit beside the `own` special ones of a kind and the additional ones; None: all."""
         size: int | None = getattr(self, "vocab_size", None)
         if size is None:
             return None
@@ -140,43 +140,43 @@ class TokenizerSettings(PartSettings):
 
 
 def check_roles(special: Special, *needed: Role) -> None:
-    """A vocabulary needs a token for the end, and what has a role stands for no text."""
+    """Check that a vocabulary has an end token and the needed roles, and that no token with a role stands for text."""
     for role in ("end", *needed):
         if role not in special:
-            raise ValueError(f"there is no token for the role '{role}'")
+            raise ValueError(f"no token has the role '{role}'")
     for role, index in special.items():
         if index not in special.names:
-            raise ValueError(f"token {index}, which is to have the role '{role}', stands for text")
+            raise ValueError(f"token {index} has the role '{role}' but stands for text")
 
 
-# ---------------------------------------------------------------------- in the files of tokenizers
+# ---------------------------------------------------------------------- saving and loading
 
 
 def saved_names(added: Sequence[str]) -> dict[str, Any]:
-    """For `to_dict`. Nothing where there are none: such vocabularies are saved as they always were."""
+    """Return the entry for `to_dict`; empty without added tokens, so that such files stay as they were."""
     return {"added": list(added)} if added else {}
 
 
 def read_names(data: Mapping[str, Any]) -> list[str]:
-    """For `from_dict`: what `saved_names` gave."""
+    """Read in `from_dict` what `saved_names` returned."""
     names = data.get("added", [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueError("'added' is not a list of names")
     if len({*names, END, UNKNOWN}) < len(names) + 2 or ("added" in data and not names):
-        raise ValueError("'added' has a name twice, or none")
+        raise ValueError("'added' has a duplicate name, or no names")
     return names
 
 
 def saved_roles(declared: Declarations) -> dict[str, Any]:
-    """For `to_dict`: the roles for which a published vocabulary does not go by names; nothing where there are none."""
+    """Return the entry for `to_dict`: roles that cannot be inferred from names; empty if there are none."""
     return {"special": dict(declared)} if declared else {}
 
 
 def read_roles(data: Mapping[str, Any]) -> Declarations:
-    """For `from_dict`: what `saved_roles` gave."""
+    """Read in `from_dict` what `saved_roles` returned."""
     found = data.get("special", {})
     if not isinstance(found, dict) or ("special" in data and not found) or not found.keys() <= set(ROLES):
         raise ValueError("'special' is not a mapping of roles to ids")
     if not all(index is None or (type(index) is int and index >= 0) for index in found.values()):
-        raise ValueError("'special' has what is no id")
+        raise ValueError("'special' has a value that is not an id")
     return found

@@ -25,10 +25,10 @@ class SymbolTokenizer(PatternTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "symbols"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Keeps the most frequent symbols; the others become `<unk>`. None keeps all."""
-        not_inherited = frozenset({"vocab_size"})  # a number of word pieces is no number of symbols
+        """Maximum size of the vocabulary: the rarest symbols become `<unk>`. None keeps all."""
+        not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit symbols
         split: Literal["whitespace", "comma"] = "whitespace"
-        """Between symbols there are blanks; or commas, blanks or both."""
+        """What separates symbols: whitespace only, or commas as well (comma)."""
 
     kind = "symbols"
     unit = "symbol"
@@ -41,7 +41,7 @@ class SymbolTokenizer(PatternTokenizer):
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
         symbols = learn_known(texts, SPLITS[settings.split], settings.room(len(SPECIALS)), lowercase=False)
         if not symbols:
-            raise DataError("the training sequences are empty: there is no symbol to learn")
+            raise DataError("the training sequences are empty: no symbols to learn")
         return cls(symbols, settings.split, settings.added)
 
     def stream(self) -> SpacedStream:

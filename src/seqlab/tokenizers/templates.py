@@ -42,17 +42,17 @@ class Template:
     def __post_init__(self) -> None:
         for line, texts in ((self.single, TEXTS[:1]), (self.pair, TEXTS)):
             if tuple(name for name, _ in slots(line) if name in TEXTS) != texts:
-                what = f"the template '{line}' should have {' and '.join(texts)}, once and in this order"
-                raise RecipeError(what, hint="such as 'class A separator B:1 separator:1' for two texts")
+                what = f"the template '{line}' must contain {' and '.join(texts)}, once and in this order"
+                raise RecipeError(what, hint="for example, 'class A separator B:1 separator:1' for two texts")
 
 
 def slots(line: str) -> list[Slot]:
-    """The places of a template."""
+    """Parse the slots of a template."""
     found = []
     for word in line.split():
         name, segment = word.rsplit(":", 1) if ":" in word else (word, "0")
         if not name or not segment.isdecimal():
-            raise RecipeError(f"'{word}' in a template is neither a name nor name:segment", hint="such as B:1")
+            raise RecipeError(f"'{word}' in a template is neither a name nor name:segment", hint="for example, B:1")
         found.append(Slot(name, int(segment)))
     return found
 
@@ -64,7 +64,7 @@ PLAIN = Template("A end", "A end B end")
 
 
 def usual_template(special: Special) -> Template:
-    """The one that goes with the roles of a vocabulary: BERT's, RoBERTa's, or an end behind each text."""
+    """Return the usual template for the roles of a vocabulary: BERT's, RoBERTa's, or an end after each text."""
     if "class" in special and "separator" in special:
         return ROBERTA if special.names[special["class"]] == "<s>" else BERT
     return SEPARATED if "separator" in special else PLAIN
@@ -77,27 +77,27 @@ class ModelInput:
     ids: list[int]
     segments: list[int]
     sequences: list[int | None]
-    """The text that each token is of: 0 the first, 1 the second, None a special token."""
+    """The text that each token belongs to: 0 the first, 1 the second, None for special tokens."""
     offsets: list[Span | None]
-    """The characters of that text which it stands for."""
+    """The characters of that text that each token stands for."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def span(self, sequence: int) -> Span | None:
-        """The characters of a text that are read here; None where nothing of it is."""
+        """Return the characters of a text that this input covers; None if it covers none."""
         read = [offset for _, offset in self._of(sequence)]
         return (read[0][0], read[-1][1]) if read else None
 
     def characters(self, first: int, last: int) -> Span | None:
-        """The characters from one token to another, both included; None where they are not of one text."""
+        """Return the characters from one token to another, inclusive; None if they are not in the same text."""
         start, stop = self.offsets[first], self.offsets[last]
         if start is None or stop is None or self.sequences[first] != self.sequences[last] or first > last:
             return None
         return start[0], stop[1]
 
     def tokens(self, sequence: int, span: Span) -> tuple[int, int] | None:
-        """The first and the last token of these characters of a text; None where not all of them are read here."""
+        """Return the first and the last token of these characters of a text; None if not all of them are covered."""
         read = self.span(sequence)
         if read is None or span[0] >= span[1] or span[0] < read[0] or span[1] > read[1]:
             return None
@@ -134,7 +134,7 @@ class Frame:
     def cut(
         self, first: Encoding, second: Encoding | None, longest: int, which: Which | Literal["longest"] = "longest"
     ) -> ModelInput:
-        """At most `longest` tokens: the end of one text is left out, or of both, always of the one that is longer."""
+        """Truncate to at most `longest` tokens: cut the end of one text, or of whichever is longer, token by token."""
         room = self._room(longest, second)
         if second is None:
             return self.whole(first.part(0, room))
@@ -150,10 +150,10 @@ class Frame:
     def windows(
         self, first: Encoding, second: Encoding | None, longest: int, stride: int, over: Which = "second"
     ) -> list[ModelInput]:
-        """As many as it takes to read all of a long text, of two texts the second unless it is to be `over` the first.
+        """Return windows that together cover a long text; of two texts, the one named by `over`.
 
-        Each begins where the one before it has `stride` tokens left, and the last may be shorter. Offsets are into the
-        whole text, so that `characters` of any window is a place in it.
+        Consecutive windows overlap by `stride` tokens, and the last one may be shorter. Offsets are into the whole
+        text, so that `characters` of any window refers to it.
         """
         room = self._room(longest, second)
         if second is None:
@@ -168,18 +168,20 @@ class Frame:
 
     @property
     def specials(self) -> int:
-        """How many special tokens stand around two texts."""
+        """Number of special tokens around two texts."""
         return sum(token is not None for _, token in self.pair)
 
     def _room(self, longest: int, second: Encoding | None) -> int:
-        """For tokens of texts."""
+        """Return the number of tokens left for texts."""
         own = self.specials if second is not None else sum(token is not None for _, token in self.single)
         if longest <= own:
-            raise DataError(f"{longest} tokens leave no room for a text beside {own} special ones", hint="allow more")
+            raise DataError(
+                f"{longest} tokens leave no room for a text beside {own} special ones", hint="allow more tokens"
+            )
         return longest - own
 
     def _left(self, room: int, kept: Encoding, longest: int) -> int:
-        """For the text that is cut, where the other is kept."""
+        """Return the number of tokens left for the text that is cut, if the other is kept whole."""
         if len(kept) >= room:
             what = f"a text of {len(kept):,} tokens leaves no room for the other in {longest:,}"
             raise DataError(what, hint="shorten it, or allow more tokens")
@@ -195,26 +197,28 @@ def _token(name: str, special: Special) -> int:
         return special.need(name)
     if name not in special.others:
         known = ", ".join([*special, *special.others][:12])
-        raise RecipeError(f"'{name}' in a template is no special token of this vocabulary", hint=f"there are {known}")
+        raise RecipeError(
+            f"'{name}' in a template is not a special token of this vocabulary", hint=f"use one of {known}"
+        )
     return special.others[name]
 
 
 def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each are left; where both are cut to a half, an odd token goes to the longer one."""
+    """Return how many tokens of each text are kept; if both are cut to half, an odd token goes to the longer one."""
     short = min(first, second, room // 2)
     long = min(max(first, second), room - short)
     return (short, long) if first <= second else (long, short)
 
 
 def _parts(text: Encoding, size: int, stride: int) -> Sequence[Encoding]:
-    """Parts of `size` tokens that overlap by `stride`."""
+    """Split into parts of `size` tokens that overlap by `stride`."""
     if not 0 <= stride < size:
         raise _no_stride(size, stride)
-    last = max(0, len(text) - size)  # where the last one may begin at the latest
+    last = max(0, len(text) - size)  # the latest start of the last part
     step = size - stride
     return [text.part(start, start + size) for start in range(0, last + step, step)]
 
 
 def _no_stride(size: int, stride: int) -> DataError:
     what = f"windows with room for {size} tokens of the text cannot overlap by {stride}"
-    return DataError(what, hint=f"the stride is at most {size - 1}")
+    return DataError(what, hint=f"set the stride to at most {size - 1}")

@@ -23,7 +23,7 @@ from seqlab.tokenizers.templates import Template, usual_template
 
 FILE = "tokenizer.json"
 PUBLISHED = frozenset({"model", "added_tokens", "pre_tokenizer", "normalizer", "version"})
-"""Keys of a file of that name which others wrote; ours has a `kind`, and none of them."""
+"""Keys of a `tokenizer.json` written by other programs; ours has a `kind` and none of these."""
 
 
 class TextStream(ABC):
@@ -31,11 +31,11 @@ class TextStream(ABC):
 
     @abstractmethod
     def push(self, token: int) -> str:
-        """The text that this token completes (may be empty)."""
+        """Return the text that this token completes (may be empty)."""
 
     @abstractmethod
     def finish(self) -> str:
-        """What is left, a broken character replaced by U+FFFD."""
+        """Return the rest, with an incomplete character replaced by U+FFFD."""
 
 
 class Tokenizer(ABC):
@@ -44,11 +44,11 @@ class Tokenizer(ABC):
     Settings: ClassVar[type[PartSettings]]
     kind: ClassVar[str]
     unit: ClassVar[Literal["part", "word", "symbol"]] = "part"
-    """What a token is: a part of a text, a whole word, or a symbol of a sequence that is no text."""
+    """What a token is: a part of a text, a whole word, or a symbol of a sequence other than text."""
     special: Special = learnt_special(1, [], unknown=False)
     """The special tokens, by role."""
     declared_template: Template | None = None
-    """What stands around texts, where a published vocabulary says so."""
+    """The template that a published vocabulary declares, if any."""
 
     @classmethod
     @abstractmethod
@@ -68,37 +68,37 @@ class Tokenizer(ABC):
 
     @property
     def unknown_id(self) -> int | None:
-        """What is not in the vocabulary; None where everything can be encoded."""
+        """The id of the unknown token; None if everything can be encoded."""
         return self.special.get("unknown")
 
     @property
     def template(self) -> Template:
-        """What stands around one text, and around two, when a model reads them as a whole."""
+        """The special tokens around one text, and around two, when a model reads them as a whole."""
         return self.declared_template or usual_template(self.special)
 
     @abstractmethod
     def encode(self, text: str) -> Encoding:
-        """Ids of a text. The text never becomes a special token, whatever it says."""
+        """Return the ids of a text. No text is ever encoded as a special token."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids alone, of many texts; a tokenizer with a faster way overrides it."""
+        """Return only the ids, of many texts; tokenizers with a faster way override this."""
         return [self.encode(text).ids for text in texts]
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. Special tokens are left out; but an unknown word is `<unk>`, an unknown character U+FFFD."""
+        """Return the text of ids. Special tokens are left out; unknown words are `<unk>`, unknown characters U+FFFD."""
 
     @abstractmethod
     def token(self, index: int) -> str:
-        """A token as a person can read it."""
+        """Return a token in readable form."""
 
     @abstractmethod
     def stream(self) -> TextStream:
-        """Decodes one token at a time."""
+        """Return a stream that decodes one token at a time."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All that `from_dict` needs, as plain data. Bytes become a file of their own, under the name of their key."""
+        """Return all that `from_dict` needs, as plain data. Bytes become a separate file, named by their key."""
 
     @classmethod
     @abstractmethod
@@ -124,7 +124,7 @@ class Tokenizer(ABC):
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer that `save` wrote into a folder, or into the `tokenizer` folder of a run; or a published one."""
+    """Load the tokenizer that `save` wrote into a folder or the `tokenizer` folder of a run, or a published one."""
     place = next((place for place in (folder, folder / "tokenizer") if (place / FILE).exists()), folder)
     path = place / FILE
     try:
@@ -139,7 +139,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         tokenizer: Tokenizer = registry.find("tokenizer", kind).from_dict(_with_files(data, place))
         tokenizer.declared_template = template
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RecipeError):
-        hint = "train or download it again, or take it from a copy"
+        hint = "train or download it again, or restore it from a copy"
         raise RunError("not a tokenizer, or damaged", where=str(path), hint=hint) from None
     return tokenizer
 
@@ -161,7 +161,7 @@ def _published(folder: Path) -> Tokenizer:
 
 
 def _with_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Files of their own, which the JSON has the sha256 of, as the bytes that `to_dict` gave."""
+    """Replace the SHA-256 of each separate file by its bytes, as `to_dict` returned them."""
     filled = dict(data)
     for name in data:
         if re.fullmatch(r"\w+\.model", name):
@@ -176,7 +176,7 @@ def _sum(content: bytes) -> str:
 
 
 def distinct_strings(data: dict[str, Any], key: str) -> list[str]:
-    """The list of different strings under a key of a saved tokenizer; a ValueError where there is none."""
+    """Return the list of distinct strings under a key of a saved tokenizer, or raise a ValueError."""
     values = data[key]
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"'{key}' is not a list of strings")
@@ -186,18 +186,18 @@ def distinct_strings(data: dict[str, Any], key: str) -> list[str]:
 
 
 def only_keys(data: dict[str, Any], *keys: str, optional: Sequence[str] = ("added",)) -> None:
-    """A saved tokenizer has these keys, and no others but optional ones: `added` special tokens."""
+    """Check that a saved tokenizer has these keys and no others, except optional ones (`added` special tokens)."""
     if set(data) - set(optional) != set(keys):
         raise ValueError(f"the keys are {sorted(data)}, not {sorted(keys)}")
 
 
 def most_frequent(counts: Mapping[str, int], room: int | None) -> list[str]:
-    """The most frequent strings, at most `room` of them, ties by code points."""
+    """Return the most frequent strings, at most `room` of them; ties by code points."""
     return sorted(counts, key=lambda string: (-counts[string], string))[:room]
 
 
 def refuse_surrogates(text: str) -> None:
-    """Half of a UTF-16 pair is not a character: no file in UTF-8 can hold it, so no token stands for it."""
+    """Raise an error for half of a UTF-16 pair, which is not a character: no UTF-8 file or token can represent it."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -205,22 +205,22 @@ def refuse_surrogates(text: str) -> None:
 
 
 def surrogate_error(error: UnicodeEncodeError) -> DataError:
-    """The same in words, for a tokenizer that has to encode the text anyway."""
+    """Return that error, for a tokenizer that has to encode the text anyway."""
     code = ord(error.object[error.start])
     return DataError(
         f"unpaired surrogate U+{code:04X} at character {error.start}",
-        hint="this is no valid Unicode text: read it in its right encoding, or remove the character",
+        hint="read the text in its correct encoding, or remove the character",
     )
 
 
 def readable(text: str) -> str:
-    """Blanks and what cannot be printed made visible: ' a\\n' → '␣a\\\\n'."""
+    """Make spaces and unprintable characters visible: ' a\\n' → '␣a\\\\n'."""
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return "".join(shown).replace(" ", "␣")
 
 
 def readable_bytes(piece: bytes) -> str:
-    """Likewise for bytes; those that are no whole character are written \\xNN."""
+    """Do the same for bytes; those that do not form a character are written \\xNN."""
     try:
         return readable(piece.decode("utf-8"))
     except UnicodeDecodeError:
@@ -242,5 +242,5 @@ class ByteStream(TextStream):
 
 
 def decode_bytes(pieces: Sequence[bytes], ids: Iterable[int]) -> str:
-    """All of it at once: the same text as a `ByteStream` gives."""
+    """Decode all ids at once, to the same text as a `ByteStream`."""
     return b"".join([pieces[token] for token in ids]).decode("utf-8", errors="replace")

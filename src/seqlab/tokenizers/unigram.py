@@ -19,29 +19,29 @@ from seqlab.tokenizers.special import Declarations, TokenizerSettings
 from seqlab.tokenizers.tokenizer import refuse_surrogates
 
 WORD = re.compile(r" ?[^ \n]+|[ \n]")
-"""Where a text can be cut before it is looked up: pieces begin with a space or have none, and know no \\n."""
+"""Units that a text is cut into before lookup: a piece has a space only at its start, and never a \\n."""
 PENALTY = 10.0
-"""How much less than the rarest piece an unknown character scores, as in SentencePiece."""
+"""How far an unknown character scores below the rarest piece, as in SentencePiece."""
 CACHED_WORDS = 1 << 17
 LONGEST_CACHED = 64
 
 
 class UnigramTokenizer(SentencePieceTokenizer):
-    """P(cut) = Π p(piece): `encode` gives the most probable cut (Viterbi), `sample` draws one.
+    """P(split) = Π p(piece): `encode` returns the most probable split (Viterbi), `sample` draws one.
 
     The SentencePiece library trains and encodes. Training starts from all frequent substrings, then alternates between
     EM for their probabilities and removing those that cost the least likelihood. (Its trainer is reproducible on one
     thread; that of the `tokenizers` library never is.) Sampling is done here: to resume a training bit for bit, the
-    cuts must be reproducible from a key, and the library's are not.
+    splits must be reproducible from a key, and the library's are not.
     """
 
     class Settings(TokenizerSettings):
         kind: str = "unigram"
         vocab_size: int = Field(default=1024, gt=2)
         byte_fallback: bool = True
-        """Characters without a piece become bytes, which takes 256 ids; otherwise `<unk>`."""
+        """Whether characters without a piece become bytes, which takes 256 ids; otherwise they become `<unk>`."""
         sample: float | None = Field(default=None, gt=0)
-        """Train on sampled cuts, drawn anew in each epoch with probability ∝ P^sample: 0.1 to 0.5 are usual."""
+        """If set, train on splits sampled anew in each epoch with probability ∝ P^sample; 0.1 to 0.5 are usual."""
 
     kind = "unigram"
 
@@ -67,7 +67,7 @@ class UnigramTokenizer(SentencePieceTokenizer):
         return cls(SentencePieceTokenizer.fit(texts, SentencePieceTokenizer.Settings(**shared)).model, settings.added)
 
     def sample(self, text: str, generator: np.random.Generator, alpha: float) -> list[int]:
-        """The ids of a cut drawn with probability ∝ P(cut)^alpha: 0 makes all alike, large ones give the best.
+        """Return the ids of a split drawn with probability ∝ P(split)^alpha; 0 is uniform, large values give the best.
 
         >>> tokenizer.sample(text, Key(seed=0, epoch=3).generator(example=17), alpha=0.2)
         """
@@ -77,7 +77,7 @@ class UnigramTokenizer(SentencePieceTokenizer):
         return [token for path in paths for arc in path for token in arc.tokens]
 
     def resample(self, ids: Sequence[int], generator: np.random.Generator, alpha: float) -> list[int]:
-        """The text of these ids cut anew. What is no piece (bytes, `<end>`) stays: it can be cut in one way only."""
+        """Split the text of these ids anew. Ids that are not pieces (bytes, `<end>`) stay, having only one split."""
         cut: list[int] = []
         for is_text, run in groupby(ids, self.text_ids.__contains__):
             same = list(run)
@@ -90,7 +90,7 @@ class UnigramTokenizer(SentencePieceTokenizer):
             sampler = Sampler.over(self.lattice.arcs(word), alpha)
             if len(self.samplers) >= CACHED_WORDS:
                 self.samplers.clear()
-            if len(word) <= LONGEST_CACHED:  # longer ones, texts without blanks, hardly come back
+            if len(word) <= LONGEST_CACHED:  # longer ones, from texts without spaces, hardly recur
                 self.samplers[word, alpha] = sampler
         return sampler
 

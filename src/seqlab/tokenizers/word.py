@@ -13,9 +13,9 @@ from seqlab.tokenizers.pattern import SPECIALS, PatternTokenizer, SpacedStream, 
 from seqlab.tokenizers.special import UNKNOWN, TokenizerSettings, read_names, saved_names
 from seqlab.tokenizers.tokenizer import distinct_strings, only_keys
 
-# What is cut off from words: ASCII signs but `_`; signs of Latin-1; Arabic, Indic and typographic punctuation
+# Characters to split from words: ASCII signs but `_`; Latin-1 signs; Arabic, Indic and typographic punctuation
 # (not the joiners U+200C and U+200D, which hold words and emoji together); arrows, mathematics; CJK and
-# full-width signs. Said as a list of signs, because `\w` would cut Indic words at their vowel signs.
+# full-width signs. They are listed because `\w` would split Indic words at their vowel signs.
 SIGNS = (
     r"!-/:-@\[-^`{-~¡-©«-±´¶-¸»¿×÷،؛؟।॥"
     r"\u2010-\u2027\u2030-\u205e\u20a0-\u20c0\u2190-\u23ff\u27c0-\u27ef\u3001-\u3003\u3008-\u301f"
@@ -36,9 +36,9 @@ class WordTokenizer(PatternTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "word"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Keeps the most frequent words; the others become `<unk>`. None keeps all."""
+        """Maximum size of the vocabulary: the rarest words become `<unk>`. None keeps all."""
         split: Literal["whitespace", "punctuation"] = "punctuation"
-        """Cut at blanks only (text that is tokenised already), or also before and after punctuation."""
+        """Split only at whitespace (for text that is already tokenised), or also around punctuation."""
         lowercase: bool = False
 
     kind = "word"
@@ -52,7 +52,7 @@ class WordTokenizer(PatternTokenizer):
     def fit(cls, texts: Iterable[str], settings: Settings) -> Self:
         words = learn_known(texts, SPLITS[settings.split], settings.room(len(SPECIALS)), settings.lowercase)
         if not words:
-            raise DataError("the training texts are empty: there is no word to learn")
+            raise DataError("the training texts are empty: no words to learn")
         return cls(words, settings.split, settings.lowercase, settings.added)
 
     def stream(self) -> SpacedStream:

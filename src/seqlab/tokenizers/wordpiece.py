@@ -42,7 +42,7 @@ from seqlab.tokenizers.tokenizer import (
 )
 
 LONGEST_WORD = 100
-"""Longer words are unknown, as in BERT: the time that one takes grows with the square of its length."""
+"""Longer words are unknown, as in BERT: the time for a word grows with the square of its length."""
 BLANKS = re.compile(r"[ \t\n\r]+")
 
 
@@ -59,7 +59,7 @@ class Cleaning:
 
     @classmethod
     def of(cls, lowercase: bool, strip_accents: bool | None, split_cjk: bool) -> Self:
-        """As BERT has it: where nothing is said about accents, they go with the capitals."""
+        """As in BERT: if `strip_accents` is not set, it follows `lowercase`."""
         return cls(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
 
     def normalizer(self) -> Any:
@@ -75,10 +75,10 @@ class Cleaning:
 
 
 class WordPieceTokenizer(LibraryTokenizer):
-    """`<end>`, `<unk>`, the characters as first and as later letters of a word, then the pieces as they are made.
+    """`<end>`, `<unk>`, the characters as first and as later letters of a word, then the pieces in the order made.
 
     A word becomes the longest piece that it begins with, then the longest ##piece that the rest begins with, and so
-    on. A word that cannot be spelled this way is one `<unk>`. `ratio_merges` learns the pieces, and the `tokenizers`
+    on. A word that cannot be spelt this way is one `<unk>`. `ratio_merges` learns the pieces, and the `tokenizers`
     library encodes.
 
     Schuster and Nakajima 2012; Devlin et al. 2019, https://arxiv.org/abs/1810.04805
@@ -87,18 +87,19 @@ class WordPieceTokenizer(LibraryTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "wordpiece"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
-        """The rarest of too many characters become `<unk>`. None: until no pair is frequent enough."""
+        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. None: no maximum,
+        merging stops when no pair is frequent enough."""
         min_frequency: int | None = Field(default=None, ge=1)
-        """Pairs seen less often are not merged. None: a threshold that falls as long as there is room."""
+        """Minimum number of occurrences for a pair to be merged. None: a threshold that falls while there is room."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
-        """Characters of different words that are learnt from; where there are more, the rarest are left out."""
+        """Total characters of the distinct words to learn from; if there are more, the rarest words are left out."""
         lowercase: bool = False
         strip_accents: bool | None = None
-        """é → e. None does it where `lowercase` does."""
+        """Whether to remove accents (é → e). None: the same as `lowercase`."""
         split_cjk: bool = True
-        """Each Chinese character is a word."""
+        """Whether each Chinese character is a word."""
         vocab: str | None = None
-        """A folder with BERT's `vocab.txt`, or its `tokenizer.json`: nothing is learnt, all comes from there."""
+        """A folder with BERT's `vocab.txt`, or its `tokenizer.json`. If set, nothing is learnt."""
 
     kind = "wordpiece"
 
@@ -115,7 +116,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         silent = self.special.names.keys() - {unknown}
         self.pieces = ["" if index in silent else token for index, token in enumerate(self.tokens)]
         model = WordPiece(
-            # without special tokens, so that no text becomes one, whatever they are called
+            # without special tokens, so that no text becomes one
             vocab={token: index for index, token in enumerate(self.tokens) if index not in silent},
             unk_token=self.tokens[unknown],
             continuing_subword_prefix=CONTINUES,
@@ -134,7 +135,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         cleaning = Cleaning.of(settings.lowercase, settings.strip_accents, settings.split_cjk)
         counts = _count_words(texts, cleaning, settings.dictionary)
         if not counts:
-            raise DataError("the training texts are empty: there is no word to learn")
+            raise DataError("the training texts are empty: no words to learn")
         words = [(split_word(word), count) for word, count in counts.items()]
         room = settings.room(len(SPECIALS))
         alphabet = sorted(most_frequent(_alphabet(words, cleaning), room))
@@ -165,18 +166,18 @@ class WordPieceTokenizer(LibraryTokenizer):
         if not all(isinstance(choice, bool) for choice in asdict(cleaning).values()):
             raise ValueError("a setting is neither true nor false")
         if "" in tokens or not set(tokens).isdisjoint(added):
-            raise ValueError("a token is empty, or an added one is there already")
+            raise ValueError("a token is empty, or an added token is already in the vocabulary")
         check_roles(_special([*tokens, *added], added, declared)[0], "unknown")
         return cls(tokens, cleaning, added, declared)
 
 
 def _special(tokens: Sequence[str], added: Sequence[str], declared: Declarations) -> tuple[Special, Declarations]:
-    """Special tokens are what names tell, what was added, and what was declared to be one."""
+    """Find the special tokens: those with known names, those added, and those declared."""
     known = {name for names in NAMES.values() for name in names}.union(added)
     said = set(declared.values())
     names = {index: token for index, token in enumerate(tokens) if token in known or index in said}
     roles, ids = roles_by_name(names), {token: index for index, token in names.items()}
-    if END not in ids and "[SEP]" in ids:  # whatever else a vocabulary of BERT's kind has
+    if END not in ids and "[SEP]" in ids:  # whatever other tokens a vocabulary like BERT's has
         roles["end"] = ids["[SEP]"]
     return published_special(names, roles, declared)
 
@@ -200,7 +201,7 @@ class WordPieceStream(TextStream):
 
 
 def _count_words(texts: Iterable[str], cleaning: Cleaning, room: int) -> Counter[str]:
-    """What stands between blanks is counted first, and each different string is cleaned and cut once."""
+    """Count words. Strings between whitespace are counted first, so each distinct one is cleaned and split once."""
     words: Counter[str] = Counter()
     for chunk, count in count_words(texts, BLANKS.split, room).items():
         for word in cleaning.words(chunk):
@@ -210,7 +211,7 @@ def _count_words(texts: Iterable[str], cleaning: Cleaning, room: int) -> Counter
 
 
 def _alphabet(words: Iterable[tuple[Sequence[str], int]], cleaning: Cleaning) -> Counter[str]:
-    """How often each start symbol occurs. A character can stand first or later, unless it is always a word alone."""
+    """Count each start symbol. Every character gets both forms, first and later, unless it is always a word alone."""
     counts: Counter[str] = Counter()
     for symbols, count in words:
         for symbol in symbols:
