@@ -157,7 +157,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "adaptive softmax of no width": (
         [*LSTM, "model.width=8", "model.output={kind: adaptive, cutoffs: [5, 9, 14]}", *OUT],
-        ["model.output.shrink", "width of 8", "fewer cutoffs"],
+        ["model.output.shrink", "nothing of width 8", "fewer cutoffs"],
     ),
     "seed too large": ([*SMALL, "training.seed=99999999999999999999", *OUT], ["'training.seed' is too large"]),
     # where a run may go
