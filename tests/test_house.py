@@ -84,6 +84,12 @@ def test_imports_go_only_upwards():
     assert not wrong
 
 
+def test_the_files_that_the_design_names_are_there():
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.(?:py|cpp))`", DESIGN))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not any((base / name).exists() for base in (PACKAGE, ROOT))] == []
+
+
 def test_files_and_classes_can_be_told_apart_by_their_names():
     """Commands are named as people call them; everything else has a name of its own."""
     names = [path.stem for path in FILES if path.stem != "__init__" and path.parent.name != "cli"]
