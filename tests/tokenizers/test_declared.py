@@ -58,7 +58,7 @@ ROBERTAS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 def test_bert(tmp_path):
     theirs = transformers.BertTokenizer.from_pretrained(str(folder_of(tmp_path / "bert", BERTS)))
     theirs.save_pretrained(tmp_path / "one")
-    plain = load_tokenizer(tmp_path / "bert")
+    plain = load_tokenizer(str(tmp_path / "bert"))
     for folder in ("bert", "one"):
         ours = load_tokenizer(tmp_path / folder)
         assert dict(ours.special) == {**roles_of(theirs), "end": theirs.sep_token_id}

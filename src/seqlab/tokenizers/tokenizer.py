@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,8 +124,9 @@ class Tokenizer(ABC):
         return json.dumps(plain, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
     """Load the tokenizer that `save` wrote into a folder or the `tokenizer` folder of a run, or a published one."""
+    folder = Path(folder)
     place = next((place for place in (folder, folder / "tokenizer") if (place / FILE).exists()), folder)
     path = place / FILE
     try:
