@@ -18,9 +18,12 @@ import seqlab
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *sorted(DOCS.rglob("*.md"))]
-FROM_ROOT = {"index.md", "contributing.md", "changelog.md"}
-"""Pages that docs/theme/hooks.py makes from files in the root."""
+EXAMPLES = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")])
+OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+PAGES = [*(ROOT / name for name in OUTSIDE), *sorted(DOCS.rglob("*.md"))]
+FROM_OUTSIDE = {"index.md", "contributing.md", "changelog.md", "examples/index.md"}
+FROM_OUTSIDE |= {f"examples/{path.stem}.md" for path in EXAMPLES}
+"""Pages that docs/theme/hooks.py makes from files outside of docs/."""
 HOSTS = {"arxiv.org", "aclanthology.org", "doi.org", "keepachangelog.com"}
 """Papers, and projects that are cited."""
 
@@ -62,7 +65,7 @@ def leaves(tree: object) -> list[str]:
 
 def test_every_page_is_in_the_navigation_once():
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
-    assert sorted(navigation()) == sorted(pages | FROM_ROOT)
+    assert sorted(navigation()) == sorted(pages | FROM_OUTSIDE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
