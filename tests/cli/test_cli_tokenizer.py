@@ -145,7 +145,7 @@ def test_errors(trained, text_file, tmp_path):
         run("encode", tmp_path, "x")
     with pytest.raises(DataError, match="token 999 does not exist"):
         run("decode", trained[0], 999)
-    with pytest.raises(DataError, match=r"give integers"):
+    with pytest.raises(DataError, match=r"whole numbers"):
         run("decode", trained[0], stdin="1 two")
     with pytest.raises(DataError, match="byte 1"):
         run("encode", trained[0], stdin=b"a\xff")

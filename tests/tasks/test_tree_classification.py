@@ -137,5 +137,5 @@ def test_leaves_are_whole_words(data, tmp_path):
 
 
 def test_sequences_are_not_trees(data, tmp_path):
-    with pytest.raises(RecipeError, match="needs vocab_size, but task 'tree-classification' gives leaf_vocab_size"):
+    with pytest.raises(RecipeError, match="needs vocab_size, but task 'tree-classification' provides leaf_vocab_size"):
         train(recipe(data).changed({"model": {"kind": "recurrent-encoder"}}), out=tmp_path / "run")
