@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", full)
-        with pytest.raises(RunError, match=r"run: cannot write here \(No space left on device\); .* make room"):
+        with pytest.raises(RunError, match=r"run: cannot write here \(No space left on device\); .* free some space"):
             RunLock(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
