@@ -105,7 +105,7 @@ def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path):
         (["wordpiece", "{text}", "lowercas=true"], "lowercas=true: unknown key 'lowercas'; did you mean 'lowercase'"),
         (["wordpiece", "{text}", "lowercase=maybe"], "command line, lowercase=maybe: 'lowercase' is 'maybe'"),
         (["byte", "{text}", "vocab_size=100"], "unknown key 'vocab_size'"),
-        (["byte", "{text}", "--vocab-size", "100"], "--vocab-size 100: the vocabulary of 'byte' has a size of its own"),
+        (["byte", "{text}", "--vocab-size", "100"], "--vocab-size 100: the vocabulary size of 'byte' cannot be chosen"),
         (["bpe", "{text}", "--vocab-size", "5"], "--vocab-size 5: 'vocab_size' is 5: should be greater than or equal"),
         (["bpe", "{text}", "kind=nonsense"], "'nonsense'"),
         (["bpe", "{text}", "--out", "{text}"], "text.txt: is a file, not a folder; choose another folder for --out"),
@@ -126,7 +126,7 @@ def test_settings_alone_are_nothing_to_learn_from(tmp_path):
 
 
 def test_sizes_of_kinds_learnt_on_the_spot():
-    with pytest.raises(RecipeError, match="byte:100: the vocabulary of 'byte' has a size of its own"):
+    with pytest.raises(RecipeError, match="byte:100: the vocabulary size of 'byte' cannot be chosen"):
         run("show", "byte:100")
     with pytest.raises(RecipeError, match="bpe:5: 'vocab_size' is 5"):
         run("show", "bpe:5")

@@ -78,7 +78,7 @@ def test_the_unknown_are_counted_in_what_is_read(trained):
 
 def test_nothing_at_all_is_an_error(trained):
     told = CliRunner().invoke(group, ["predict", str(trained("classes"))], input="").exception
-    assert str(told) == "standard input: no lines; give a FILE, or pipe lines in"
+    assert str(told) == "standard input: has no lines; give a FILE, or pipe lines in"
 
 
 def test_a_plain_text_that_is_answered_as_one_is_said(trained, tmp_path):
