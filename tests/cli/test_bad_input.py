@@ -231,7 +231,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "evaluate a broken row": (["evaluate", "{lstm}", "--data", "{bad}/broken.jsonl"], ["line 2", "broken JSON"]),
     "evaluate no rows at once": (["evaluate", "{lstm}", "--batch-size", "0"], ["--batch-size"]),
     "score an empty file": (["score", "{lstm}", "{bad}/empty.txt"], ["empty.txt: empty file"]),
-    "score nothing": (["score", "{lstm}"], ["standard input: has no lines", "FILE"]),
+    "score nothing": (["score", "{lstm}"], ["standard input: no lines", "FILE"]),
     "score Latin-1": (["score", "{lstm}", "{bad}/latin.txt"], ["latin.txt, line 2"]),
     # code of one's own
     "missing code": ([*LSTM, "--code", "missing.py", *OUT], ["--code missing.py", "Python file"]),

@@ -156,7 +156,7 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     except OSError as error:
         clear(folder)
         what = f"cannot write here ({error.strerror})"
-        raise RunError(what, where=str(folder), hint="choose another --out, or free some space") from None
+        raise RunError(what, where=str(folder), hint="choose another --out, or free disk space") from None
 
 
 def clear(folder: Path, names: Collection[str] | None = None) -> None:
@@ -284,7 +284,7 @@ def _prolong(folder: Path, fitting: Trainer | Counting, before: int | None, step
             written["training"] |= {"steps": steps, "budget": None}
             replace_recipe(folder, to_yaml(written))
     except OSError as error:
-        what, hint = f"cannot write recipe.yaml ({error.strerror})", "free some space, then continue with --resume"
+        what, hint = f"cannot write recipe.yaml ({error.strerror})", "free disk space, then continue with --resume"
         raise RunError(what, where=str(folder), hint=hint) from None
 
 
