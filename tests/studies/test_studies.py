@@ -94,7 +94,7 @@ def test_some_arms_and_other_keys(tmp_path: Path):
         ({"test": "adding-test:{step}"}, "'{step}' in .* is not in 'along'"),
         ({"along": {"steps": [5, 5]}}, "the same value twice"),
         ({"baseline": {7: 0.1}}, "not in 'along'"),
-        ({"set": {"training": {"steps": 2}, "training.steps": 3}}, "stands twice"),
+        ({"set": {"training": {"steps": 2}, "training.steps": 3}}, "appears twice"),
         ({"set": {"training.seed": 2}}, "set by the study"),
         ({"kind": "training"}, "did you mean 'trainings'"),
         ({"sedes": 3}, "did you mean 'seeds'"),

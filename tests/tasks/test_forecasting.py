@@ -101,7 +101,7 @@ def test_a_run_has_no_tokenizer_and_says_so(run):
     for use in (lambda: loaded.tokenizer, lambda: loaded.score(["text"])):
         with pytest.raises(SeqlabError, match="no tokenizer"):
             use()
-    with pytest.raises(SeqlabError, match="reads no text"):
+    with pytest.raises(SeqlabError, match="does not read text"):
         loaded.generate("text")
 
 
