@@ -61,7 +61,7 @@ def draw(run, path, sentence=SENTENCE):
 
 def main():
     print("training an LSTM on characters …")
-    draw(seqlab.train("lm/char", {"model.width": 128, "training.steps": 500}, out="runs/gates"), "gates.png")
+    draw(seqlab.train("lm/char", {"model.width": 128, "training.steps": 500}), "gates.png")
     print("\ndrawn: gates.png")
 
 
