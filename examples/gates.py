@@ -38,20 +38,20 @@ def telling(run, sentence, tokens=30_000):
         inside, outside = found[:, here].mean(1), found[:, ~here].mean(1)
         best = int((inside - outside).abs().argmax())
         gate, unit = divmod(best, len(found) // len(GATES))
-        about = f"{GATES[gate]} gate {unit}\n{inside[best]:.2f} at {kind},\n{outside[best]:.2f} elsewhere"
+        about = f"{GATES[gate]} gate {unit}\n{inside[best]:.2f} there, {outside[best]:.2f} elsewhere"
         yield kind, about, shown[best].tolist()
 
 
 def draw(run, path, sentence=SENTENCE):
-    figure, panels = plt.subplots(len(KINDS), figsize=(8.4, 3), dpi=120, layout="constrained")
+    figure, panels = plt.subplots(len(KINDS), figsize=(7.2, 3.4), dpi=120, layout="constrained")
     print(f"\n{'':13}  {sentence}")
     for panel, (kind, about, values) in zip(panels, telling(run, sentence), strict=True):
         print(f"{kind:>13}  {''.join(' ░▒▓█'[min(4, int(5 * value))] for value in values)}  {about.splitlines()[0]}")
         panel.imshow([values], cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for place, (character, value) in enumerate(zip(sentence, values, strict=True)):
-            style = {"family": "monospace", "fontsize": 13, "color": "white" if value > 0.5 else "black"}
+            style = {"family": "monospace", "fontsize": 14, "color": "white" if value > 0.5 else "black"}
             panel.text(place, 0, character, ha="center", va="center", **style)
-        panel.text(len(sentence) - 0.2, 0, about, va="center", fontsize=8)
+        panel.text(len(sentence) - 0.2, 0, about, va="center", fontsize=8.5)
         panel.set(xticks=[], yticks=[])
         panel.set_ylabel(kind, rotation=0, ha="right", va="center", fontweight="bold")
         panel.spines[:].set_visible(False)
@@ -61,7 +61,7 @@ def draw(run, path, sentence=SENTENCE):
 
 def main():
     print("training an LSTM on characters …")
-    draw(seqlab.train("lm/char", {"model.width": 128, "training.steps": 500}, out="runs/gates"), "gates.png")
+    draw(seqlab.train("lm/char", {"model.width": 128, "training.steps": 500}), "gates.png")
     print("\ndrawn: gates.png")
 
 

@@ -38,7 +38,7 @@ def main():
     for cell in ("minimal", "lstm"):
         print(f"training {cell} …", flush=True)
         settings = {"model.cell": cell, "model.width": 128, "training.steps": 320}
-        runs[cell] = seqlab.train("lm/char", settings, out=f"runs/{cell}")
+        runs[cell] = seqlab.train("lm/char", settings)
 
     print("\nbits per character of held-out text\n\nstep   ", end="")
     evaluated = {cell: [entry for entry in run.log if "valid" in entry] for cell, run in runs.items()}

@@ -54,11 +54,11 @@ def main():
     }
     training = {"steps": 320, "evaluate_every": 80, "keep": 4, "learning_rate": 0.005}
     settings |= {f"training.{key}": value for key, value in training.items()}
-    seqlab.train("translation/transformer", settings, out="runs/dates")
+    folder = seqlab.train("translation/transformer", settings).folder
 
     print("\nper cent of held-out dates\n\nstep", *(f"{name:>7}" for name in PIECES), "  the whole date")
     for step in (80, 160, 240, 320):
-        run = seqlab.load("runs/dates", checkpoint=step)
+        run = seqlab.load(folder, checkpoint=step)
         found = run.evaluate(metrics=[*PIECES, "exact"])
         print(f"{step:4}", *(f"{found[name]:7.0f}" for name in PIECES), "  " + "█" * round(found["exact"] / 2), end="")
         print(f" {found['exact']:.0f}")
