@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def module_of(path):
     return ".".join(["seqlab", *path.relative_to(PACKAGE).with_suffix("").parts])
 
 
+@cache
 def doors():
     """What each room imports."""
     found = {}

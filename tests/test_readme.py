@@ -34,3 +34,4 @@ def test_the_tour_works_as_printed(tmp_path):
 def test_files_it_shows_are_there():
     for name in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / name).exists(), name
+        assert not name.endswith(".png") or (ROOT / name).stat().st_size < 150_000, f"{name} is large"
