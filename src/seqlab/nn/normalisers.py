@@ -32,7 +32,9 @@ def entmax(scores: Tensor) -> Tensor:
     k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
     mean = ranked.cumsum(-1) / k
     spread = (ranked.square().cumsum(-1) - k * mean.square()).clamp(min=0)
-    tau = mean - ((1 - spread) / k).clamp(min=0).sqrt()
+    square = (1 - spread) / k
+    root = torch.where(square > 0, square.where(square > 0, 1).sqrt(), 0)  # √0 has an infinite slope: 0 · ∞ is NaN
+    tau = mean - root
     support = (tau <= ranked).sum(-1, keepdim=True)
     return (z - tau.gather(-1, support - 1)).clamp(min=0).square()
 
