@@ -4,11 +4,13 @@ Reads lines of JSON: {"arguments": [...], "environment": {...}, "output": FILE} 
 id; {"wait": ID} answers its exit code. No torch operation runs here, so that children inherit no threads.
 """
 
+import faulthandler
 import json
 import os
 import signal
 import sys
 import time
+import traceback
 
 import torch._dynamo  # noqa: F401  (an optimizer imports it)
 
@@ -42,15 +44,22 @@ def run(order: dict) -> int:
     if "SLOW_FSYNC" in os.environ:
         slow_down_fsync(float(os.environ["SLOW_FSYNC"]))
     sys.argv = ["seqlab", *order["arguments"]]
+    faulthandler.enable(sys.__stderr__)
     try:
         cli.main()
     except SystemExit as end:
         return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
     return 0
 
 
-def exit_code(child: int, seconds: float = 90) -> int:
-    """Wait for a child; one that hangs is killed."""
+def exit_code(child: int, seconds: float = 600) -> int:
+    """Wait for a child; one that hangs is aborted and leaves behind where each of its threads was.
+
+    The limit is shorter than that of a test, which would otherwise end without a word about the child.
+    """
     end = time.monotonic() + seconds
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -58,7 +67,8 @@ def exit_code(child: int, seconds: float = 90) -> int:
             running.discard(child)
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)
+            os.kill(child, signal.SIGABRT)
+            end += 10
         time.sleep(0.002)
 
 
