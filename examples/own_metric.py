@@ -13,7 +13,6 @@ import numpy as np
 
 import seqlab
 from seqlab.metrics.metric import Metric
-from seqlab.recipe import PartSettings
 
 PIECES = {"weekday": r"\w+day", "month": r"[A-Z][a-z]+(?= \d)", "day": r"\d+(?=,)", "year": r"\d{4}"}
 
@@ -21,12 +20,7 @@ PIECES = {"weekday": r"\w+day", "month": r"[A-Z][a-z]+(?= \d)", "day": r"\d+(?=,
 class Piece(Metric):
     """100 · lines in which a piece of the date is right / lines that have it"""
 
-    Settings = PartSettings  # a recipe gives its name, and nothing else
-    better = "higher"
     pattern: str
-
-    def __init__(self, settings):
-        self.settings = settings
 
     def statistics(self, hypothesis, references):
         written, wanted = (re.search(self.pattern, text) for text in (hypothesis, references[0]))

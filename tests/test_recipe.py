@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqlab import registry
 from seqlab.errors import RecipeError, SeqlabError
 from seqlab.recipe import Recipe, flatten, seconds
 from seqlab.recipe_tree import shipped, shipped_text
@@ -151,6 +152,48 @@ def test_later_overrides_win_and_originals_stay():
     assert recipe.changed({"model.width": 64}) == recipe.changed(["model.width=64"])
     assert recipe.changed({"model.width": 64}).model.width == 64
     assert recipe.model.width == 128
+
+
+def test_a_section_given_as_a_mapping_changes_its_keys_alone():
+    recipe = Recipe.load("lm/lstm")
+    nested = {"training": {"steps": 5}, "model": {"width": 64}, "data": {"columns": {"text": "body"}}}
+    changed = recipe.changed(nested)
+    assert changed == recipe.changed({"training.steps": 5, "model.width": 64, "data.columns": {"text": "body"}})
+    assert changed.training.batch_size == recipe.training.batch_size
+    assert (
+        recipe.changed({"model": {"kind": "gpt"}}).model
+        == Recipe.load("lm/lstm", ["model.kind=gpt"]).changed({"model": {"kind": "gpt"}}).model
+    )
+    with pytest.raises(RecipeError, match=r"training\.stepss"):
+        recipe.changed({"training": {"stepss": 5}})
+
+
+def test_a_vocabulary_size_for_word_pieces_is_not_one_for_words():
+    assert Recipe.load("lm/gpt").tokenizer.vocab_size == 1024
+    assert Recipe.load("lm/gpt", ["tokenizer.kind=word"]).tokenizer.vocab_size is None
+    for overrides in (
+        ["tokenizer.kind=word", "tokenizer.vocab_size=50"],
+        ["tokenizer.vocab_size=50", "tokenizer.kind=word"],
+    ):
+        assert Recipe.load("lm/gpt", overrides).tokenizer.vocab_size == 50
+
+
+class Own:
+    """Stands for a class of a person's own."""
+
+
+def test_a_class_may_be_registered_again_but_not_another_one():
+    family, name = "cell", "own-of-test-recipe"
+    registry.register(family, name, Own)
+    again = type("Own", (), {"__module__": Own.__module__})
+    registry.register(family, name, again)
+    assert registry.find(family, name) is again
+    with pytest.raises(RecipeError, match="is taken"):
+        registry.register(family, name, type("Another", (), {"__module__": Own.__module__}))
+    with pytest.raises(RecipeError, match="is taken"):
+        registry.register(family, "lstm", Own)
+    with pytest.raises(RecipeError, match="no family 'cells'"):
+        registry.register("cells", name, Own)
 
 
 @pytest.mark.parametrize(("time", "value"), [("45s", 45), ("3m", 180), ("1h", 3600), ("90", 90), ("1.5 m", 90)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, TypeVar, get_args, get_origin
 
@@ -294,15 +294,30 @@ class Recipe(Settings):
         return to_yaml(self.to_dict())
 
     def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
-        """Return a copy with some keys changed: {"training.steps": 5} or ["training.steps=5"]."""
+        """Return a copy with some keys changed: {"training.steps": 5}, {"training": {"steps": 5}} or
+        ["training.steps=5"]. A section that names its `kind` is replaced as a whole."""
         tree = RecipeTree(self.to_dict())
         if isinstance(overrides, Mapping):
-            for key, value in overrides.items():
+            for key, value in _single_keys(type(self), overrides):
                 tree.set(key, value)
         else:
             for override in overrides:
                 tree.override(override)
         return _checked(type(self), tree)
+
+
+def _single_keys(cls: type[Settings], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """{'training': {'steps': 5}} → ('training.steps', 5); sections that name their kind stay whole."""
+    for key, value in changes.items():
+        field = cls.model_fields.get(key)
+        if field is None or not isinstance(value, Mapping) or "kind" in value:
+            yield key, value
+        elif family_of(field):
+            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
+        elif _is_section(field.annotation):
+            yield from ((f"{key}.{name}", inner) for name, inner in _single_keys(field.annotation, value))
+        else:
+            yield key, value
 
 
 def models_in(settings: Settings) -> dict[str, PartSettings]:

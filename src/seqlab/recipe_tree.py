@@ -82,8 +82,9 @@ class RecipeTree:
             node = below
         if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
             settings = settings_of(sections[-1], str(value), place)
-            kept = settings.model_fields.keys() - settings.not_inherited
-            for name in [name for name in node if name not in kept]:
+            inside = ".".join(sections)
+            dropped = {name for name in settings.not_inherited if not self._overridden(f"{inside}.{name}")}
+            for name in [name for name in node if name not in settings.model_fields.keys() - dropped]:
                 del node[name]
         node[last] = value
         if sections == ["training"] and last in ("steps", "budget"):  # the last one set wins
@@ -104,6 +105,9 @@ class RecipeTree:
         inside = [place for key, place in self.places.items() if key.startswith(f"{path}.")]
         overrides = [place for place in inside if not place.startswith(self.file)]
         return overrides[-1] if overrides else self.place(path)
+
+    def _overridden(self, path: str) -> bool:
+        return path in self.places and not self.places[path].startswith(self.file)
 
     def _remember(self, key: str, place: str) -> None:
         """Record an override: forget the places at and below its key, and add sections it created."""

@@ -7,6 +7,8 @@ To add a model, cell, task, ... write a class in a file of its own and add one l
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 from seqlab.errors import RecipeError, nearest
@@ -174,10 +176,21 @@ _given: dict[tuple[str, str], type] = {}
 
 
 def register(family: str, name: str, cls: type) -> None:
-    """Register a custom class under a name that recipes can use."""
-    if name in FAMILIES[family] or (family, name) in _given:
+    """Register a custom class under a name that recipes can use.
+
+    A class may be defined again: in a notebook, or where a file registers it as a program and again through `--code`.
+    """
+    if family not in FAMILIES:
+        raise RecipeError(f"no family '{family}'", hint=nearest(family, sorted(FAMILIES)))
+    if name in FAMILIES[family] or _origin(_given.get((family, name), cls)) != _origin(cls):
         raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another name")
     _given[family, name] = cls
+
+
+def _origin(cls: type) -> tuple[str, str]:
+    """The file and the name of a class."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return os.path.abspath(file or cls.__module__), cls.__qualname__
 
 
 def names(family: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seqlab.cli.compare import _flop, report
+from seqlab.errors import RecipeError
 from seqlab.recipe import Recipe
 from seqlab.runs.comparison import Result, by_length, cautions, compare, rows, unit
 from seqlab.runs.run import Run
@@ -53,6 +54,14 @@ def test_tokenizers_that_drop_part_of_the_text_are_named(text: str, tmp_path: Pa
     assert cautions(race(tmp_path / "lines", text, words=words, letters=letters)) == []
     lower = {**words, "tokenizer.lowercase": True}
     assert cautions(race(tmp_path / "case", text, words=lower, letters=letters)) == []  # it has no capitals
+
+
+def test_steps_in_place_of_a_budget(text: str, tmp_path: Path):
+    small = {"data.train": text, "tokenizer": "character", "model.width": 8, "model.embedding": 8}
+    (result,) = compare(["lm/lstm"], {**small, "training.steps": 3}, budget=None, out=tmp_path)
+    assert result.metrics["step"] == 3
+    with pytest.raises(RecipeError, match="both a budget"):
+        compare(["lm/lstm"], {"training.steps": 3}, out=tmp_path)
 
 
 def test_a_few_unknown_tokens_need_no_caution():

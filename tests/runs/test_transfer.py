@@ -12,7 +12,7 @@ from torch import nn
 import seqlab
 from seqlab.build import build
 from seqlab.data.randomness import Key
-from seqlab.errors import RecipeError
+from seqlab.errors import Caution, RecipeError
 from seqlab.recipe import Recipe
 from seqlab.training.trainer import Silence
 
@@ -232,6 +232,14 @@ def gpts(tmp_path_factory):
     base = seqlab.train(Recipe.from_dict(recipe), out=folder / "base")
     init = {"from": str(base.folder), "adapters": {"maps": ["*.query", "*.value", "*.expand"]}}
     return base, seqlab.train(Recipe.from_dict({**recipe, "init": init}), out=folder / "run")
+
+
+def test_weights_that_compute_something_else_here_are_named(data, first, tmp_path):
+    heads = 2 * first.recipe.model.heads
+    changes = {"init": {"from": str(first.folder)}, "model.heads": heads, "model.dropout": 0.1}
+    message = f"compute something else here: model.heads is {heads} instead of {first.recipe.model.heads}$"
+    with pytest.warns(Caution, match=message):
+        seqlab.train(classifier(data).changed(changes), out=tmp_path / "run")
 
 
 def test_a_language_model_with_adapters_writes_with_merged_maps(gpts):

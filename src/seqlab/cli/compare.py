@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each recipe.")
+@click.option(
+    "--budget", metavar="TIME", help="Training time of each recipe; 60s by default, or training.steps=N says how long."
+)
 @click.option(
     "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each with."
 )
 @click.option("--out", default="runs/compare", show_default=True, help="Folder for the runs and the plot.")
 @click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: str | None, as_json: bool) -> None:
+def compare(
+    recipes: tuple[str, ...], budget: str | None, seeds: int, out: str, code: str | None, as_json: bool
+) -> None:
     """Train each RECIPE on the same budget and show which one wins, and at what cost: one table, one plot.
 
     Models that write texts, such as translators, are also compared by the length of the source.
@@ -33,8 +37,13 @@ def compare(recipes: tuple[str, ...], budget: str, seeds: int, out: str, code: s
     from seqlab.cli.display import Bar
     from seqlab.runs.comparison import compare as run_all
 
-    check_budget(budget)
     overrides = [one for one in recipes if "=" in one]
+    if any(one.startswith(("training.steps=", "training.budget=")) for one in overrides):
+        if budget is not None:
+            raise click.UsageError("give either --budget or training.steps")
+    else:
+        budget = budget or "60s"
+        check_budget(budget)
     if len(overrides) == len(recipes):
         raise click.UsageError("name at least one RECIPE, such as lm/gpt")
     if code is not None:

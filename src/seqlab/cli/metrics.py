@@ -166,15 +166,16 @@ def _show(
     from seqlab.cli.tables import table
 
     mine = figures[hypothesis]
-    rows = [[name, one.better, f"{one.value:.2f}", _between(one.interval)] for name, one in mine.items()]
-    table(["metric", "better", _title(hypothesis), "95 % interval"], rows)
+    rows = [[name, one.better, f"{one.value:.2f}", *_between(one.interval)] for name, one in mine.items()]
+    resampled = any(one.interval for one in mine.values())
+    table(["metric", "better", _title(hypothesis), *(["95 % interval"] if resampled else [])], rows)
     for other, found in differences.items():
         rows = [
             [
                 name,
                 f"{figures[other][name].value:.2f}",
                 f"{one.value:+.2f}",
-                _between(one.interval),
+                *_between(one.interval),
                 f"{one.p_value:.3f}",
                 f"{100 * one.better_in:.1f} %",
             ]
@@ -187,5 +188,5 @@ def _show(
         click.echo(f"  {one.signature}")
 
 
-def _between(interval: tuple[float, float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+def _between(interval: tuple[float, float] | None) -> list[str]:
+    return [] if interval is None else [f"{interval[0]:.2f} to {interval[1]:.2f}"]

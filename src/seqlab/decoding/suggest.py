@@ -64,7 +64,7 @@ def suggest(model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], c
         state = reading.state.reorder(torch.tensor(rows, device=scores.device))
         texts = [[*prompt, *text] for text in live]
         reading = advance(model, chosen, state, texts.__getitem__)
-    found = [Suggestion(word, score) for word, score in words.items()]
+    found = [Suggestion(word, score) for word, score in words.items() if score > -math.inf]
     return sorted(found, key=lambda one: (-one.log_probability, one.word))[:count]
 
 

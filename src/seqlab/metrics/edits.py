@@ -21,11 +21,9 @@ class ErrorRate(Metric):
     class Settings(Lower):
         pass
 
+    settings: Settings
     better = "lower"
     units = "words"
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
         """H, S, D, I"""
@@ -71,10 +69,8 @@ class ExactMatch(Metric):
     class Settings(Lower):
         pass
 
+    settings: Settings
     better = "higher"
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:
         """1 or 0, 1"""

@@ -23,8 +23,11 @@ class Metric(ABC):
     Figures are percentages.
     """
 
-    Settings: ClassVar[type[PartSettings]]
-    better: ClassVar[Better]
+    Settings: ClassVar[type[PartSettings]] = PartSettings
+    better: ClassVar[Better] = "higher"
+
+    def __init__(self, settings: PartSettings) -> None:
+        self.settings = settings
 
     @abstractmethod
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Numbers:

@@ -80,19 +80,25 @@ def compare(
     recipes: Sequence[str | os.PathLike[str] | Recipe],
     overrides: Mapping[str, Any] | None = None,
     *,
-    budget: str = "60s",
+    budget: str | None = "60s",
     seeds: int = 1,
     out: str | os.PathLike[str] = "runs/compare",
     code: str | os.PathLike[str] | None = None,
     watch: Callable[[str], AbstractContextManager[Watcher]] = lambda name: nullcontext(Silence()),
 ) -> list[Result]:
-    """Train each recipe with each seed on the same budget; finished runs in `out` are reused."""
+    """Train each recipe with each seed on the same budget; finished runs in `out` are reused.
+
+    With `budget=None` the recipes and `overrides` say how long: {"training.steps": 500}.
+    """
     loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
+    if budget is not None and (overrides or {}).keys() & {"training.steps", "training.budget"}:
+        raise RecipeError("both a budget and training.steps or training.budget are given", hint="set budget=None")
     _check_names([recipe.name for recipe in loaded])
     results = []
     for seed in range(seeds):
         for recipe in loaded:
-            changes = {**(overrides or {}), "training.seed": seed, "training.budget": budget}
+            changes = {**(overrides or {}), "training.seed": seed}
+            changes |= {} if budget is None else {"training.budget": budget}
             with watch(f"{recipe.name} (seed {seed})" if seeds > 1 else recipe.name) as watcher:
                 folder = Path(out) / f"{recipe.name}-seed{seed}"
                 run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)

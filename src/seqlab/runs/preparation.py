@@ -208,7 +208,7 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     else:
         inits, runs, task = [], {}, restored_task(load_from, recipe)
     objective = build(recipe, task)
-    loaded = [begin(objective, init) for init in inits]
+    loaded = [begin(objective, init, recipe.model) for init in inits]
     found = {name for one in loaded for name in one.found}
     for init, one in zip(inits, loaded, strict=True):
         anew = [name for name in one.new if name not in found]

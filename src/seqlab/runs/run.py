@@ -72,6 +72,9 @@ class Run:
         self.device = choose_device(recipe.training.device)
         self.objective = objective.to(self.device).eval()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder}: {self.recipe.model.kind}, step {self.step:,}>"
+
     @property
     def tokenizer(self) -> Tokenizer:
         if self.task.tokenizer is None:
@@ -481,13 +484,24 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise SeqlabError(f"--code {file}: {error.strerror}", hint="give a Python file") from None
+    if digest in _running:
+        what, hint = (
+            "the file trains or loads a run while it is being imported",
+            'write that below `if __name__ == "__main__":`',
+        )
+        raise SeqlabError(what, where=f"--code {file}", hint=hint)
     if digest not in _used:
-        _execute(file)
+        _running.add(digest)
+        try:
+            _execute(file)
+        finally:
+            _running.discard(digest)
         _used.add(digest)
     return {"code": file.name, "code_sha256": digest}
 
 
 _used: set[str] = set()
+_running: set[str] = set()
 
 
 def _execute(file: Path) -> None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from seqlab.build import is_named
-from seqlab.errors import RecipeError, nearest
+from seqlab.errors import RecipeError, caution, nearest
 from seqlab.models.of_run import OfRun
 from seqlab.objectives.objective import Objective
-from seqlab.recipe import InitSettings, Recipe, models_in
+from seqlab.recipe import InitSettings, PartSettings, Recipe, flatten, models_in
 from seqlab.runs.run import load_tokenizer_of, run_recipe
 from seqlab.tokenizers import Tokenizer
 from seqlab.training.checkpoint import Checkpoints
@@ -82,8 +82,11 @@ def tokenizer_of(inits: Sequence[InitSettings], recipe: Recipe) -> tuple[Recipe,
     return recipe.model_copy(update={"tokenizer": others[first].tokenizer}), found[first]
 
 
-def begin(objective: Objective, init: InitSettings) -> Loaded:
-    """Load those weights of a run into an objective that `init` selects."""
+def begin(objective: Objective, init: InitSettings, model: PartSettings) -> Loaded:
+    """Load those weights of a run into an objective that `init` selects.
+
+    A `Caution` names settings of the model that differ, so that the same weights compute something else.
+    """
     folder = Path(init.run)
     recipe = run_recipe(folder)
     snapshot = Checkpoints(folder).best()
@@ -92,9 +95,25 @@ def begin(objective: Objective, init: InitSettings) -> Loaded:
     own, theirs = objective.state_dict(), without_adapters(snapshot.model, recipe)
     moved = _moved(theirs, init)
     _check(own, theirs, moved, init)
+    if isinstance(init.load, str) and (changes := differences(model, recipe.model)):
+        caution(f"the weights of {init.run} compute something else here: {', '.join(changes)}")
     with torch.no_grad():
         objective.load_state_dict({**own, **{new: theirs[old] for new, old in moved.items()}})
     return Loaded(sorted(moved), sorted(own.keys() - moved.keys()), sorted(theirs.keys() - set(moved.values())))
+
+
+WITHOUT_WEIGHTS = ("drop", "zoneout", "depth", "context", "teacher_forcing", "vectors")
+"""Settings, by a part of their names, that act in training only, or whose change shows in the names of the weights."""
+
+
+def differences(model: PartSettings, other: PartSettings) -> list[str]:
+    """List the settings that two models have in common, but with other values: `heads is 8 instead of 4`."""
+    ours, theirs = flatten(model.model_dump()), flatten(other.model_dump())
+    return [
+        f"model.{name} is {ours[name]} instead of {theirs[name]}"
+        for name in sorted(ours.keys() & theirs.keys())
+        if ours[name] != theirs[name] and not any(part in name for part in WITHOUT_WEIGHTS)
+    ]
 
 
 def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:

@@ -194,7 +194,9 @@ class Trainer:
         self.objective.train()
         self.updates = self.updates or len(found)
         if not found or len(found) != self.updates:
-            what = f"{len(found)} updates from a batch, but {self.updates} from the first"
+            what = f"{len(found)} batches to learn from" + (
+                f", but {self.updates} the first time" if self.updates else ""
+            )
             hint = "return the same number of batches every time, at least one"
             raise RecipeError(what, where="objective.experience", hint=hint)
         if self.updates > 1 and self.order.carries:
@@ -273,9 +275,11 @@ class Trainer:
 
     def _finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
+            step = self.progress.step + 1
+            lower = "lower training.learning_rate or training.clip_norm"
             raise Diverged(
-                f"the {name} became {value} at step {self.progress.step + 1}; nothing after that was kept",
-                hint="lower training.learning_rate or training.clip_norm",
+                f"the {name} became {value} at step {step}; nothing after that was kept",
+                hint=lower if step > 1 else "no weight was changed before: check the data and the model's own code",
             )
 
     def _advance(self, cursor: Cursor, loss: float, count: float, norm: float) -> None:

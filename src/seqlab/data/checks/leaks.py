@@ -166,5 +166,5 @@ def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, A
     if asked is None:
         return f"{what}: some of what is held out now may have been trained on"
     now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
-    count = "" if now is None else f" {now.count} are held out now" + (f", {then} before" if then else "")
-    return f"{what}:{count}; they are chosen by content, so none of them was trained on, unless it was edited"
+    count = "" if now is None else f": {now.count} are held out now" + (f", {then} before" if then else "")
+    return f"{what}{count}; what is held out is chosen by content, so none of it was trained on, unless it was edited"
