@@ -8,6 +8,7 @@ from safetensors.torch import load, save
 from shipped_models import BUILDERS, CONTEXT, VOCAB, build, exact, learnable, shipped, some_tokens
 from tolerance import SMALL_NET, close
 from torch.nn import functional as F
+from unsteady import Unsteady
 
 from seqlab.decoding.compiled import library
 from seqlab.decoding.packing import packed
@@ -245,6 +246,14 @@ def test_bits_do_not_depend_on_how_many_positions_are_read_at_a_time(name):
                 close(found[row, :length], singly[row, :length], steps=SMALL_NET)
             elif not (library() is None and name == "mixture"):
                 assert torch.equal(found[row, :length], singly[row, :length]), f"row {row} in pieces of {sizes}"
+
+
+@torch.inference_mode()
+def test_what_is_packed_calls_no_function_whose_bits_depend_on_the_place(name):
+    model = packed(shipped(name))
+    with Unsteady() as seen:
+        model(some_tokens(3, 7), model.start(rows=3))
+    assert library() is None or not seen.called
 
 
 def in_pieces(model, texts, lengths, sizes):

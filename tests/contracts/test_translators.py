@@ -5,6 +5,7 @@ import torch
 from shipped_models import learnable
 from shipped_translators import BUILDERS, LABELS, VOCAB, assert_same, build, exact, row_of, shipped, some_sources
 from tolerance import SMALL_NET, close, rounding
+from unsteady import Unsteady
 
 from seqlab.decoding.alignment import attention_to_source, source_weights
 from seqlab.decoding.beam import Beam, beam_search
@@ -93,6 +94,14 @@ def test_bits_do_not_depend_on_how_many_positions_are_read_at_a_time(name):
             close(in_pieces(sizes), singly, steps=SMALL_NET)
         else:
             assert torch.equal(in_pieces(sizes), singly), sizes
+
+
+@torch.inference_mode()
+def test_what_is_packed_calls_no_function_whose_bits_depend_on_the_place(name):
+    model = packed(shipped(name))
+    with Unsteady() as seen:
+        model(TOKENS, model.start(SOURCE, len(TOKENS)), MASK)
+    assert library() is None or not seen.called
 
 
 def test_gradients_reach_every_weight(name):

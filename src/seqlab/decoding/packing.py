@@ -93,8 +93,9 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
     if isinstance(parent, Recurrent):
         parent.fuse = False  # fusion is not made for a step or two
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
-    if isinstance(parent, SourceAttention) and linear is CompiledLinear:
-        parent.product = steady_product
+    if isinstance(parent, SourceAttention):
+        parent.sigmoid = steady_sigmoid  # type: ignore[assignment]
+        parent.product = steady_product if linear is CompiledLinear else parent.product
     if isinstance(parent, DotProduct):
         parent.multiple = 4
         parent.multiply = steady_product if linear is CompiledLinear else parent.multiply

@@ -53,6 +53,8 @@ class SourceAttention(nn.Module, ABC):
 
     product: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.bmm)
     """The batched product. Decoding replaces it by one in which a row's bits do not depend on the other rows."""
+    sigmoid = staticmethod(torch.sigmoid)
+    """σ. Decoding replaces it by one whose bits do not depend on the place of a number in memory."""
 
     def __init__(self, settings: Settings, query: int, states: int) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ class SourceAttention(nn.Module, ABC):
             weights = note(self, "weights", weights.reshape(*shape, -1)[:, None]).reshape(scores.shape)
         contexts, weights = self.product(weights, states).reshape(*shape, -1), weights.reshape(*shape, -1)
         if self.gate is not None:
-            contexts = note(self, "gate", torch.sigmoid(self.gate(queries))) * contexts
+            contexts = note(self, "gate", self.sigmoid(self.gate(queries))) * contexts
         return note(self, "output", contexts), weights
 
     def _weights(self, scores: Tensor, queries: Tensor, real: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ class SourceAttention(nn.Module, ABC):
             return most + weights - weights.detach()
         if self.place is not None:
             lengths = real.sum(1)[:, None, None]
-            centre = torch.sigmoid(self.place(queries)) * (lengths - 1)
+            centre = self.sigmoid(self.place(queries)) * (lengths - 1)
             far = torch.arange(scores.shape[-1], device=scores.device) - centre
             return weights * torch.exp(-2 * (far / self.settings.window) ** 2)
         return weights

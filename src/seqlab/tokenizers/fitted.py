@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from seqlab import registry
+from seqlab.data.formats.contents import ANSWERS
 from seqlab.data.progress import bytes_of, work
 from seqlab.data.reading.readers import cache_key, described, read, size
 from seqlab.data.records import Record
@@ -32,21 +33,24 @@ def fitted(
     data: DataSettings,
     roles: Sequence[str] = ("text",),
     among: Sequence[str] | None = None,
+    answers: Sequence[str] = ANSWERS,
 ) -> Tokenizer:
     """Return a tokenizer with a recipe's settings, learnt from the training data.
 
-    If records have other roles as well, `among` names all of them, because what is held out depends on all.
+    If records have other roles as well, `among` names all of them, because what is held out depends on all but
+    `answers`.
     """
     if settings is None:
         raise RecipeError("'tokenizer' is missing", hint="add it, such as tokenizer: {kind: bpe}")
     own = settings.kind not in registry.TOKENIZERS  # a change of its code would go unnoticed
     if own or getattr(settings, "vocab", None) or getattr(settings, "model", None):  # or it is read from a file
-        return _learnt(settings, data, roles, among or roles)
-    key = cache_key(data, "train", settings.model_dump(mode="json"), list(roles), list(among or roles), _versions())
+        return _learnt(settings, data, roles, among or roles, answers)
+    named = [list(roles), list(among or roles), list(answers)]
+    key = cache_key(data, "train", settings.model_dump(mode="json"), named, _versions())
     about = f"{settings.kind} of {described(data, 'train')}"
 
     def build(room: Path) -> None:
-        tokenizer = _learnt(settings, data, roles, among or roles)
+        tokenizer = _learnt(settings, data, roles, among or roles, answers)
         tokenizer.save(room)
         files = {path.name: _sha256(path) for path in sorted(room.iterdir())}
         meta = {"about": about, "files": files, "fingerprint": tokenizer.fingerprint}
@@ -55,14 +59,16 @@ def fitted(
     return kept("tokenizers", key, _load, build)
 
 
-def _learnt(settings: PartSettings, data: DataSettings, roles: Sequence[str], among: Sequence[str]) -> Tokenizer:
+def _learnt(
+    settings: PartSettings, data: DataSettings, roles: Sequence[str], among: Sequence[str], answers: Sequence[str]
+) -> Tokenizer:
     cls: type[Tokenizer] = registry.find("tokenizer", settings.kind)
     last: Record | None = None
 
     def texts() -> Iterator[str]:
         nonlocal last
         done = 0
-        for last in read(data, "train", among, symbols=cls.unit == "symbol"):
+        for last in read(data, "train", among, cls.unit == "symbol", answers):
             for text in (last.fields[role] for role in roles):
                 yield text
                 done += bytes_of(text)

@@ -70,7 +70,7 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
         (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
 
     prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]
-    facts = ["overlap", *prints, train.roles, valid.roles, train.symbols, valid.symbols]
+    facts = ["overlap", *prints, train.roles, valid.roles, train.symbols, valid.symbols, train.answers]
     return kept("splits", hashlib.sha256(json.dumps(facts).encode()).hexdigest(), _kept, build)
 
 
@@ -116,8 +116,8 @@ def _whole_texts(asked: Asked, split: Split) -> bool:
 def _contents(asked: Asked, split: Split, unit: Unit | Literal["record"]) -> Iterator[str]:
     """Yield all units that are not blank."""
     cut = None if unit == "record" else cutter(unit, asked.symbols)
-    for record in read(asked.data, split, asked.roles, asked.symbols):
-        text = content(record)
+    for record in read(asked.data, split, asked.roles, asked.symbols, asked.answers):
+        text = content(record, asked.answers)
         units = [text] if cut is None else cut.push(text) + (cut.finish() if record.ends else [])
         yield from (one for one in units if one.strip())
 

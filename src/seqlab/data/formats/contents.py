@@ -32,6 +32,9 @@ SHORTEST = 100
 """The fewest bytes (or elements) of a text that can be split."""
 
 
+ANSWERS = ("label", "tags")
+
+
 @dataclass(frozen=True)
 class Asked:
     """What to read from every file: a field per role; with `symbols`, lists and arrays are accepted too."""
@@ -39,6 +42,8 @@ class Asked:
     data: DataSettings
     roles: tuple[str, ...]
     symbols: bool = False
+    answers: tuple[str, ...] = ANSWERS
+    """Roles that do not count as content: the same text with another label is held out, or trained on, with it."""
 
     def only_role(self, where: str) -> str:
         if len(self.roles) != 1:

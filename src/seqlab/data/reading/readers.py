@@ -22,7 +22,7 @@ from pathlib import Path
 
 from seqlab.data.builtin import sets, synthetic
 from seqlab.data.formats.aligned import Aligned, find_aligned, similar_files
-from seqlab.data.formats.contents import Asked, bytes_in, format_in, plain_size, records_of, text_records
+from seqlab.data.formats.contents import ANSWERS, Asked, bytes_in, format_in, plain_size, records_of, text_records
 from seqlab.data.formats.files import BLOCK, FilePiece, find_files, lines, opened, pieces
 from seqlab.data.progress import work
 from seqlab.data.reading.noise import RULE, scrambled
@@ -45,14 +45,21 @@ RULES = 1
 """Part of the fingerprints of files split by content: raise this when the held-out part would differ."""
 
 
-def read(data: DataSettings, split: Split, roles: Sequence[str] = ("text",), symbols: bool = False) -> Iterator[Record]:
+def read(
+    data: DataSettings,
+    split: Split,
+    roles: Sequence[str] = ("text",),
+    symbols: bool = False,
+    answers: Sequence[str] = ANSWERS,
+) -> Iterator[Record]:
     """Yield the records of a split, with a field for every role: first those of files, then those of built-in sets.
 
     train and valid never share a record, and without `valid` they add up to all of the data. The content of all roles
-    decides which is which, so readers of both must name the same roles. With `symbols`, lists and arrays are read too,
-    as text with blanks between symbols. `data.scramble` applies to the first role's field, which the model reads.
+    but `answers` decides which is which, so readers of both must name the same roles. With `symbols`, lists and arrays
+    are read too, as text with blanks between symbols. `data.scramble` applies to the first role's field, which the
+    model reads.
     """
-    asked = Asked(data, tuple(roles), symbols)
+    asked = Asked(data, tuple(roles), symbols, tuple(answers))
     chosen = held_out(asked) if _open(data) else None
     asked = asked if chosen is None else replace(asked, data=chosen.settled(data))
     records = _chain(sources(data, split), asked, split)
@@ -109,7 +116,9 @@ def held_out(asked: Asked) -> HeldOut | None:
             progress(chosen.size)
         (room / "meta.json").write_text(json.dumps({"about": about, "found": asdict(chosen)}), encoding="utf-8")
 
-    key = hashlib.sha256(json.dumps([fingerprint(data, "train"), asked.roles, asked.symbols]).encode()).hexdigest()
+    key = hashlib.sha256(
+        json.dumps([fingerprint(data, "train"), asked.roles, asked.symbols, asked.answers]).encode()
+    ).hexdigest()
     return kept("splits", key, _kept_choice, build)
 
 

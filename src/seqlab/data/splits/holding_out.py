@@ -35,8 +35,6 @@ FEWEST_DOCUMENTS = 20
 HELD_OUT = 0.05
 MOST_HELD_OUT = 250_000
 """The most bytes to hold out by default, so that an evaluation does not cost more than the training."""
-ANSWERS = ("label", "tags")
-"""Roles that do not count as content: the same text with another label falls on the same side."""
 MANY = 100_000
 """Up to this many units, the threshold is tuned to the requested share; with more, the share itself is accurate
 enough."""
@@ -86,7 +84,7 @@ def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
     else:
         assert below is not None, "chosen before"
         if by == "document":
-            records = _documents(_of_all(files, asked), limit(below), split)
+            records = _documents(_of_all(files, asked), asked.answers, limit(below), split)
         else:
             _check_cuttable(files, asked.data)
             records = _parts_of_texts(_of_all(files, asked), asked, limit(below), split)
@@ -97,9 +95,9 @@ def part_of(files: Files, asked: Asked, split: Split) -> Iterator[Record]:
         raise _nothing(files, asked.data, split)
 
 
-def content(record: Record) -> str:
-    """Return the content that identifies a record: its texts, without labels and tags, joined with their lengths."""
-    texts = [text for role, text in sorted(record.fields.items()) if role not in ANSWERS]
+def content(record: Record, answers: Sequence[str]) -> str:
+    """Return the content that identifies a record: its texts, without the answers, joined with their lengths."""
+    texts = [text for role, text in sorted(record.fields.items()) if role not in answers]
     if len(texts) == 1:
         return texts[0]
     return "".join(f"{len(text)}:{text}" for text in map(str.strip, texts or record.fields.values()))
@@ -110,12 +108,12 @@ def _of_all(files: Files, asked: Asked) -> Iterator[Record]:
         yield from records_of(path, asked)
 
 
-def _documents(records: Iterable[Record], below: bytes, split: Split) -> Iterator[Record]:
+def _documents(records: Iterable[Record], answers: Sequence[str], below: bytes, split: Split) -> Iterator[Record]:
     """Yield the documents of one side; all pieces of a long document follow its first piece."""
     fresh, chosen = True, False
     for record in records:
         if fresh:
-            chosen = (digest(content(record)) < below) == (split == "valid")
+            chosen = (digest(content(record, answers)) < below) == (split == "valid")
         if chosen:
             yield record
         fresh = record.ends
@@ -216,7 +214,7 @@ class _Tally:
             for record in records:
                 size = sum(map(bytes_of, record.fields.values()))
                 if fresh:
-                    self._add(digest(content(record)), size)
+                    self._add(digest(content(record, asked.answers)), size)
                 else:
                     self._more(size)
                 fresh = record.ends
