@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seqlab import registry
+from seqlab.errors import SeqlabError
 from seqlab.runs import run
 from seqlab.training.manifest import accept
 from seqlab.training.trainer import Trainer
@@ -369,4 +370,87 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
         forget()
         said = seqlab(*arguments, "--code", "wrong.py", stdin="a\n")
         assert said.code == 2
-        assert "was trained with custom code (mine.py" in said.errors[0]
+        assert "was trained with another version of mine.py" in said.errors[0]
+        assert "seqlab accept out --code wrong.py" in said.errors[0]
+    forget()
+    said = seqlab("accept", "out", "--code", "wrong.py")
+    assert said.code == 0
+    assert "mine.py" not in said.out.splitlines()[0].partition(":")[0]
+    forget()
+    assert seqlab("evaluate", "out", "--code", "wrong.py").code == 0
+    assert "nothing has changed" in seqlab("accept", "out", "--code", "wrong.py").out
+    assert seqlab("accept", "out", "--code", "mine.py", "--code", "wrong.py").code == 2
+
+
+def test_code_that_a_recipe_does_not_use_is_not_asked_for(seqlab, here, text, monkeypatch):
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr(run, "_used", set())
+    write(here / "neighbour.py", "from seqlab.nn.cells import Elman\n")
+    write(here / "mine.py", "import neighbour\n" + CODE)
+    assert seqlab(*filled(LSTM, text=text), "--out", "out", "--code", "mine.py").code == 0
+    monkeypatch.setattr(run, "_used", set())
+    assert seqlab("evaluate", "out").code == 0
+    assert "without custom code" in seqlab("accept", "out", "--code", "mine.py").errors[0]
+
+
+BROKEN = """
+import torch
+import seqlab
+from seqlab.nn.cells import Elman
+from seqlab.objectives.next_token import NextToken
+from seqlab.objectives.objective import Loss
+from seqlab.tasks.language_modelling import LanguageModelling
+
+
+class Cell(Elman):
+    def step(self, inputs, state):
+        return super().step(inputs, state)[0]
+
+
+class Objective(NextToken):
+    def forward(self, batch, state=None):
+        loss = super().forward(batch, state)
+        return {returned}
+
+
+class Task(LanguageModelling):
+    better = "{better}"
+    metric = "{metric}"
+
+
+seqlab.register("cell", "cell-of-mine", Cell)
+seqlab.register("objective", "objective-of-mine", Objective)
+seqlab.register("task", "task-of-mine", Task)
+"""
+CONTRACTS = {
+    "a step": ("loss", "lower", "loss", "model.cell=cell-of-mine", "Cell: step returned a Tensor; return a tuple"),
+    "a tensor": (
+        "loss.sum",
+        "lower",
+        "loss",
+        "objective.kind=objective-of-mine",
+        "forward returned Tensor; return Loss",
+    ),
+    "a count": ("Loss(loss.sum, 3)", "lower", "loss", "objective.kind=objective-of-mine", "the count 3; return Loss"),
+    "better": ("loss", "max", "loss", "task.kind=task-of-mine", "'better' is 'max'; write higher or lower"),
+    "a metric": ("loss", "lower", "losss", "task.kind=task-of-mine", "metrics() does not return 'losss'"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_class_of_ones_own_that_breaks_a_contract(seqlab, here, text, monkeypatch, name):
+    returned, better, metric, key, message = CONTRACTS[name]
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr(run, "_used", set())
+    write(here / "mine.py", BROKEN.format(returned=returned, better=better, metric=metric))
+    said = seqlab(*filled(LSTM, text=text), key, "--out", "out", "--code", "mine.py")
+    assert said.code == 2
+    assert message in said.errors[0]
+    assert not (here / "out").exists()
+
+
+def test_a_class_of_ones_own_without_a_method():
+    from seqlab.metrics.metric import Metric
+
+    with pytest.raises(SeqlabError, match="Half lacks figure"):
+        registry.register("metric", "half", type("Half", (Metric,), {"statistics": lambda *_: None}))

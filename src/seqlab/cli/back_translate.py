@@ -8,7 +8,7 @@ import shlex
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab back-translate runs/en-de mono.en --temperature 1 --out synthetic.tsv")
@@ -24,7 +24,7 @@ from seqlab.cli.options import device
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def back_translate(
     run: str,

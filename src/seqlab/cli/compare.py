@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.options import OWN_CLASSES, code_option
+
 if TYPE_CHECKING:
     from seqlab.metrics.lengths import Bin
     from seqlab.recipe import Recipe
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each with."
 )
 @click.option("--out", default="runs/compare", show_default=True, help="Folder for the runs and the plot.")
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(
     recipes: tuple[str, ...], budget: str | None, seeds: int, out: str, code: str | None, as_json: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, picture, settings_among
+from seqlab.cli.options import checkpoint, code_option, device, picture, settings_among
 
 CAUTIONS = ("scores", "changed", "overlap")
 """Entries of a signature that are printed as notes, on separate lines."""
@@ -49,7 +49,7 @@ CAUTIONS = ("scores", "changed", "overlap")
 @click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: str,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, code_option, device
 
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
@@ -27,7 +27,7 @@ from seqlab.cli.options import checkpoint, device
 @click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(
     run: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, picture
+from seqlab.cli.options import checkpoint, code_option, device, picture
 
 if TYPE_CHECKING:
     from seqlab.data.batching.batches import Batch
@@ -26,7 +26,7 @@ out = click.option(
     callback=picture,
     help="Where to save the picture: .png, .svg or .pdf; in the run folder by default.",
 )
-code = click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+code = code_option()
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
 rows = click.option(
     "--rows", default=16, show_default=True, type=click.IntRange(1), help="Number of held-out windows or examples."

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.options import OWN_CLASSES, code_option
+
 if TYPE_CHECKING:
     from seqlab.metrics import Difference, Figure
     from seqlab.recipe import PartSettings
@@ -52,6 +54,7 @@ STDIN = "-"
     help="Resamples for the intervals; 0 for none.",
 )
 @click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Seed of the resampling.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def metrics(
     hypothesis: str,
@@ -63,6 +66,7 @@ def metrics(
     tokenize: str,
     resamples: int,
     seed: int,
+    code: str | None,
     as_json: bool,
 ) -> None:
     """Score HYP, the output of any system, against one or more REF. Line n of HYP is compared with line n of each REF.
@@ -78,6 +82,10 @@ def metrics(
         raise click.UsageError("standard input (-) can be only one of the files")
     if others and not resamples:
         raise click.UsageError("--against needs --resamples above 0")
+    if code is not None:
+        from seqlab.runs.run import use_code
+
+        use_code(code)
     asked = _asked(names, {"lowercase": lowercase, "stem": stem, "tokenize": tokenize})
     texts = {name: _lines(name) for name in files}
     for name in files[1:]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, settings_among
+from seqlab.cli.options import checkpoint, code_option, device, settings_among
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
@@ -30,7 +30,7 @@ from seqlab.cli.options import checkpoint, device, settings_among
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def predict(
     run: str,

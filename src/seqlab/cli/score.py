@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, code_option, device
 
 if TYPE_CHECKING:
     from seqlab.decoding.scoring import Score
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def score(
     run: str,

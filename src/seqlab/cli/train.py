@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from seqlab.cli.completion import recipe_keys, recipe_names
+from seqlab.cli.options import OWN_CLASSES, code_option
 
 
 @click.command(
@@ -19,7 +20,7 @@ from seqlab.cli.completion import recipe_keys, recipe_names
 @click.option(
     "--check", is_flag=True, help="Do not train; check the first loss, overfit one batch and estimate the time."
 )
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def train(
     recipe: str,
@@ -61,12 +62,13 @@ def train(
     from seqlab.models.language_model import LanguageModel
     from seqlab.tasks.abilities import Writes
 
+    own = f" --code {code}" if "code" in run.recipe.environment else ""
     if not isinstance(run.objective.body, LanguageModel) or isinstance(run.task, Writes):
-        click.echo(f"try: seqlab predict {run.folder} FILE    or: seqlab evaluate {run.folder}")
+        click.echo(f"try: seqlab predict {run.folder} FILE{own}    or: seqlab evaluate {run.folder}{own}")
         return
     tokenizer = run.tokenizer
     prompt = "The" if tokenizer.unit != "symbol" else tokenizer.decode([min(2, tokenizer.vocab_size - 1)])
-    click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}    or: seqlab evaluate {run.folder}")
+    click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}{own}    or: seqlab evaluate {run.folder}{own}")
 
 
 def _with_code(code: str | None, then: Any) -> Any:
