@@ -187,11 +187,11 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     classes = seqlab.train("classification/lstm", {"training.steps": 1, "model.width": 4}, out=tmp_path / "run")
     told = run_command("predict", classes.folder, "--beam", 2, text="x\n").exception
     assert "does not generate texts" in told.what
-    assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
+    assert "generates no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
     told = run_command("evaluate", classes.folder, "--metric", "bleu,chrf").exception
-    assert told.what == "writes no texts to score by bleu and chrf"
+    assert told.what == "generates no texts to score by bleu and chrf"
     assert "translation" in told.hint
-    with pytest.raises(SeqlabError, match="writes no texts to score by bleu"):
+    with pytest.raises(SeqlabError, match="generates no texts to score by bleu"):
         classes.evaluate(metrics=["bleu"])
 
 

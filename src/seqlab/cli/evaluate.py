@@ -93,7 +93,7 @@ def evaluate(
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
     if by_length and judges is None:
-        raise RunError("writes no texts to score by source length", where=run, hint="leave --by-length out")
+        raise RunError("generates no texts to score by source length", where=run, hint="leave --by-length out")
     if out is not None and not errors:
         raise click.UsageError("--out names the picture of --errors: add --errors")
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]
