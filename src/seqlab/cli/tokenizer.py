@@ -44,8 +44,8 @@ def tokenizer(context: click.Context) -> None:
 def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
-    KIND is character, byte, word, bpe, classic-bpe, ... (an unknown KIND makes it list them all). FILE may also be a
-    folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets a key of the recipe
+    KIND is character, byte, word, bpe, classic-bpe, ...; the error for an unknown KIND lists them all. FILE may also be
+    a folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets a key of the recipe
     section `tokenizer`: lowercase=true, min_frequency=5, ...
     """
     from seqlab.cli.display import Bar
