@@ -24,7 +24,7 @@ PATIENCE = 1.0
 
 
 class Locked(RunError):
-    """Another process is writing into the run folder."""
+    """Another process is writing to the run folder."""
 
 
 class RunLock:
