@@ -321,7 +321,7 @@ def test_a_wrong_file_says_what_and_where(tmp_path, change, parts):
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n- b\n", "hello", "5", "null"])
 def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
-    assert "a recipe is a mapping of sections" in fault(written(tmp_path, text))
+    assert "a recipe must be a mapping of sections" in fault(written(tmp_path, text))
 
 
 def test_recipes_that_cannot_be_read(tmp_path):

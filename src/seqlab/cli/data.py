@@ -51,7 +51,7 @@ def data(context: click.Context) -> None:
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, format: str, as_json: bool) -> None:
     """Find faults in data files.
 
-    Shows how often each fault occurs, and where it first occurs (file, line and byte). FILE may be a file, a folder or
+    Shows how often each fault occurs, and the first places (file, line and byte). FILE may be a file, a folder or
     a pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and .npy files are parsed, and words in
     columns (CoNLL) are compared by sentence. The exit code is 1 if there are faults, and 0 if there are none, or only
     notes such as empty lines.

@@ -168,7 +168,7 @@ def attention(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show what RUN attends to as it writes.
+    """Show what RUN attends to as it generates the target.
 
     The picture is a matrix of target tokens by source tokens.
     """
@@ -215,7 +215,7 @@ def beam(
 ) -> None:
     """Show the tree that beam search explores with RUN.
 
-    The picture has the log-probability of every hypothesis.
+    The picture shows the log-probability of every hypothesis.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.beam import BeamNode
@@ -273,8 +273,8 @@ def _loaded(run: str, checkpoint: int | str, code: str | None, device: str) -> R
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
     if not list(loaded.objective.parameters()):
-        hint = "give a run whose model has weights, such as lm/lstm"
-        raise RunError(f"{what}has no weights to inspect", where=str(loaded.folder), hint=hint)
+        hint = "give a run of a model with weights, such as lm/lstm"
+        raise RunError(f"{what}has no weights and is not recurrent", where=str(loaded.folder), hint=hint)
     recurrent = any(True for _ in cells_over_time(loaded.objective))
     if click.get_current_context().info_name == "gradients" and not recurrent:
         hint = "give a run of a recurrent recipe such as lm/lstm, tagging/lstm or forecasting/lstm"
