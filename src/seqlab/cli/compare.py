@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
 @click.option(
-    "--budget", metavar="TIME", help="Training time of each recipe; 60s by default, or training.steps=N says how long."
+    "--budget", metavar="TIME", help="Training time of each recipe, 60s by default; or set training.steps=N instead."
 )
 @click.option(
     "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each recipe with."
