@@ -85,7 +85,8 @@ def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: 
         objective.load_state_dict(weights)
     except RuntimeError as error:
         reason = str(error).split("\n")[1].strip() if "\n" in str(error) else str(error)
-        raise RunError(f"the checkpoint does not fit the model ({reason})", where=where) from None
+        hint = "check that model.yaml belongs to this checkpoint"
+        raise RunError(f"the checkpoint does not fit the model ({reason})", where=where, hint=hint) from None
 
 
 def choose_device(name: str) -> torch.device:

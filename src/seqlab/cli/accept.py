@@ -14,10 +14,10 @@ from seqlab.cli.options import code_option
 @code_option("Another version of the Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def accept(run: str, code: str | None, as_json: bool) -> None:
-    """Accept the files of RUN in their present state: recipe.yaml, model.yaml and tokenizer/.
+    """Accept the files of RUN as they are now: recipe.yaml, model.yaml and tokenizer/.
 
-    All commands refuse a run whose files were edited, removed or added since it was trained, because it may compute
-    something else. This command prints the differences and rewrites the manifest.
+    All commands refuse a run whose files have been edited, removed or added since it was trained, because its results
+    may differ. This command prints the differences and rewrites the manifest.
 
     With --code, the run also accepts a changed version of the Python file that it was trained with.
     """

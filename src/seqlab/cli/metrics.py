@@ -35,7 +35,7 @@ STDIN = "-"
     "others",
     multiple=True,
     metavar="FILE",
-    help="Output of another system: is the difference significant?",
+    help="Output of another system to compare with: is the difference significant?",
 )
 @click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: ignore case (the others always do).")
 @click.option("--stem", is_flag=True, help="ROUGE: compare word stems, so that 'runs' matches 'running'.")
@@ -51,7 +51,7 @@ STDIN = "-"
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Resamples for the intervals; 0 for none.",
+    help="Number of resamples for the intervals; 0 computes none.",
 )
 @click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Seed of the resampling.")
 @code_option(OWN_CLASSES)
@@ -79,7 +79,7 @@ def metrics(
 
     files = [hypothesis, *references, *others]
     if files.count(STDIN) > 1:
-        raise click.UsageError("standard input (-) can be only one of the files")
+        raise click.UsageError("only one of the files can be standard input (-)")
     if others and not resamples:
         raise click.UsageError("--against needs --resamples above 0")
     if code is not None:

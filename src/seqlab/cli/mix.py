@@ -19,7 +19,7 @@ from seqlab.cli.options import code_option, device
     type=float,
     help="Weight of a run, given once per run; fitted on held-out data by default.",
 )
-@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same.")
+@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same data.")
 @device
 @code_option("The Python file that the runs were trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -35,7 +35,7 @@ checkpoint = click.option(
     show_default=True,
     callback=_step_or_name,
     metavar="STEP|last|best",
-    help="Which checkpoint to load: that of a step, the last one, or the best on held-out data.",
+    help="Which checkpoint to load: that of a step, the last one, or the best one on held-out data.",
 )
 
 

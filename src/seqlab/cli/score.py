@@ -39,7 +39,7 @@ def score(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Print the log-probability (natural) and perplexity of each line of FILE, or of standard input.
+    """Print the natural log-probability and the perplexity of each line of FILE, or of standard input.
 
     Every line is scored, even an empty one: on its end alone if the run was trained on lines, otherwise on 0 tokens.
     Tokens that are not in the vocabulary are scored as the unknown token, and counted.

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def study(
     name: str | None, overrides: tuple[str, ...], only: str | None, out: str | None, code: str | None, as_json: bool
 ) -> None:
-    """Repeat the study NAME, or your own (a YAML FILE). Without a name, list the shipped studies.
+    """Run the study NAME, or your own study (a YAML FILE). Without a name, list the shipped studies.
 
-    KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
-    already finished in the folder are reused, so to continue a study that was stopped, start it again.
+    KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Finished runs in
+    the folder are reused, so an interrupted study continues where it stopped when you start it again.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, finite

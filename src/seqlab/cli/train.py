@@ -15,8 +15,8 @@ from seqlab.cli.options import OWN_CLASSES, code_option
 )
 @click.argument("recipe", shell_complete=recipe_names)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=recipe_keys)
-@click.option("--out", metavar="RUN", help="The run folder; runs/NAME by default.")
-@click.option("--resume", is_flag=True, help="Resume the run in the folder, or start one if there is none.")
+@click.option("--out", metavar="RUN", help="Run folder; runs/NAME by default.")
+@click.option("--resume", is_flag=True, help="Continue the run in the folder, or start one if there is none.")
 @click.option(
     "--check", is_flag=True, help="Do not train; check the first loss, overfit one batch and estimate the time."
 )
@@ -31,10 +31,11 @@ def train(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Train RECIPE, a shipped name (see `seqlab recipes`) or a YAML file, into a run folder.
+    """Train RECIPE and save the run in a folder.
 
-    Any key of the recipe can be set: data.train=FILE, tokenizer.kind=character, model.width=256,
-    training.steps=1000 or training.budget=45s, training.seed=1, ...
+    RECIPE is the name of a shipped recipe (see `seqlab recipes`) or a YAML file. Any of its keys can be set:
+    data.train=FILE, tokenizer.kind=character, model.width=256, training.steps=1000 or training.budget=45s,
+    training.seed=1, ...
     """
     from seqlab.recipe import Recipe
 

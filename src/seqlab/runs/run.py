@@ -87,7 +87,10 @@ class Run:
     def model(self) -> LanguageModel:
         """The body, as trained."""
         if not isinstance(self.objective.body, LanguageModel):
-            raise RunError(f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder))
+            hint = "give a run of a language model or a translator"
+            raise RunError(
+                f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder), hint=hint
+            )
         return self.objective.body
 
     @property
@@ -137,8 +140,8 @@ class Run:
         needed to interpret the metrics are returned as `notes` and raised as warnings (`seqlab.errors.Caution`).
         """
         if metrics and not isinstance(self.task, Writes):
-            what = f"writes no texts to score by {' and '.join(metrics)}"
-            hint = "leave these metrics out: they need a task that writes texts, such as translation"
+            what = f"generates no texts to score by {' and '.join(metrics)}"
+            hint = "leave these metrics out: they need a task that generates texts, such as translation"
             raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
@@ -188,7 +191,8 @@ class Run:
             rows = batch_size or self.recipe.training.batch_size
             return lines_read(self.objective, split, self.tokenizer, rows, self.device)
         if not isinstance(self.task, Examinable):
-            raise RunError("its task does not report the outcome of each example", where=str(self.folder))
+            hint = "leave out --errors, or give the task a method outcomes(objective, batch)"
+            raise RunError("its task does not report the outcome of each example", where=str(self.folder), hint=hint)
         task, objective = self.task, self.answering
         return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
 
@@ -420,7 +424,7 @@ def load(
     objective = build(recipe, task)
     snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
     if snapshot is None:
-        raise RunError("has no intact checkpoint", where=str(path), hint="continue the training with --resume")
+        raise RunError("has no intact checkpoint", where=str(path), hint="continue with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
     return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
 

@@ -500,14 +500,14 @@ class Trainer:
             raise RunError(
                 f"{what}: the learning rate of the steps so far depends on the total ({on})",
                 where=str(self.checkpoints.run),
-                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be prolonged",
+                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be extended",
             )
         pace = self.objective.pace
         if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
             raise RunError(
                 f"{what}: the objective of the steps so far depends on the total (objective.forcing)",
                 where=str(self.checkpoints.run),
-                hint=f"{hint}; a run with objective.forcing.shape=constant can be prolonged",
+                hint=f"{hint}; a run with objective.forcing.shape=constant can be extended",
             )
 
     @contextmanager
