@@ -131,7 +131,8 @@ def evaluate(
     if bins:
         by_length_table(bins)
     shown = [f"{name.replace('_', ' ')} {value}" for name, value in signatures[-1].items() if name not in CAUTIONS]
-    click.echo(f"signature: {', '.join(shown)}")
+    if shown:
+        click.echo(f"signature: {', '.join(shown)}")
     if report is not None:
         error_tables(report)
         _draw(report, out, loaded.folder, err=False)

@@ -237,8 +237,7 @@ class Classification(Task, Answers):
         ]
 
     def signature(self, split: Split) -> dict[str, Any]:
-        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
-        return {"tokenizer": tokenizer, "classes": len(self.labels), "labels": self.settings.labels}
+        return {**super().signature(split), "classes": len(self.labels), "labels": self.settings.labels}
 
 
 # ---------------------------------------------------------------------- labels of any kind of example

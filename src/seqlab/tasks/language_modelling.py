@@ -166,8 +166,7 @@ class LanguageModelling(Task):
         read = {"window": own.window, "stride": self.stride if own.reading == "windows" else own.window}
         if isinstance(split, ScoredLanes):
             read["lanes"] = split.lanes
-        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
-        signature = {"tokenizer": tokenizer, "reading": own.reading, **read, "unknown": "scored as one token"}
+        signature = {**super().signature(split), "reading": own.reading, **read, "unknown": "scored as one token"}
         empty = getattr(split, "facts", {}).get("empty_lines", 0)
         return {**signature, "empty_lines": f"{empty:,} left out"} if empty else signature
 

@@ -105,8 +105,10 @@ class Task(ABC):
         return Prompts([[self.tokenizer.end_id, *ids] for ids in self.tokenizer.encode_batch(texts)])
 
     def signature(self, split: Split) -> dict[str, Any]:
-        """Return the facts that two runs must share for their figures to be comparable."""
-        return {}
+        """Return the facts that two runs must share for their figures to be comparable; by default, the tokenizer."""
+        if self.tokenizer is None:
+            return {}
+        return {"tokenizer": f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"}
 
 
 def reads_symbols(recipe: Recipe) -> bool:

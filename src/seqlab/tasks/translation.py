@@ -366,8 +366,7 @@ class Translation(Task, Writes):
         ]
 
     def signature(self, split: Split) -> dict[str, Any]:
-        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
-        return {"tokenizer": tokenizer, "conditions": ", ".join(self.settings.conditions)}
+        return {**super().signature(split), "conditions": ", ".join(self.settings.conditions)}
 
 
 def _the_metric(name: str) -> Metric:

@@ -160,8 +160,7 @@ class TreeClassification(Task, Answers):
         return [Classified(record, record.fields["text"], *about) for record, *about in each]
 
     def signature(self, split: Split) -> dict[str, Any]:
-        tokenizer = f"{self.tokenizer.kind}-{self.tokenizer.vocab_size}-{self.tokenizer.fingerprint[:8]}"
-        return {"tokenizer": tokenizer, "classes": len(self.labels)}
+        return {**super().signature(split), "classes": len(self.labels)}
 
 
 def _trees(data: DataSettings, which: Literal["train", "valid"]) -> Iterator[tuple[Record, Tree]]:
