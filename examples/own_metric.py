@@ -30,9 +30,6 @@ class Piece(Metric):
     def figure(self, sums):
         return 100 * sums[0] / max(sums[1], 1)
 
-    def signature(self, references):
-        return f"{self.settings.kind}|nrefs:{references}"
-
 
 for name, pattern in PIECES.items():
     seqlab.register("metric", name, type(name, (Piece,), {"pattern": pattern}))

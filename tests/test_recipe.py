@@ -299,17 +299,17 @@ def test_a_wrong_override_says_what_and_where(small, override, parts):
         (("objective: {kind: next-token}\n", ""), ["'objective' is missing"]),
         (("data: {train: text.txt}", "data: {hold_out: 0.1}"), ["given.yaml, line 3", "'data.train' is missing"]),
         (("data: {train: text.txt}", "data:"), ["given.yaml, line 3", "'data'"]),
-        (("name: small", "name: [small"), ["given.yaml, line 2", "broken YAML"]),
-        (("name: small", "name: 'small"), ["given.yaml, line", "broken YAML"]),
-        (("  width", "\twidth"), ["given.yaml, line 7", "broken YAML"]),
+        (("name: small", "name: [small"), ["given.yaml, line 2", "invalid YAML"]),
+        (("name: small", "name: 'small"), ["given.yaml, line", "invalid YAML"]),
+        (("  width", "\twidth"), ["given.yaml, line 7", "invalid YAML"]),
         (("name: small", "name: !!python/object/apply:os.getcwd []"), ["line 1", "plain data: remove the tag"]),
         (("name: small", "name: !mine small"), ["line 1", "remove the tag"]),
-        (("name: small", "name: \0"), ["given.yaml, line 1", "broken YAML"]),
+        (("name: small", "name: \0"), ["given.yaml, line 1", "invalid YAML"]),
         (("name: small", "name: 2020-99-99"), ["given.yaml", "quotes"]),
-        (("name: small", "name: " + "[" * 5000), ["given.yaml", "broken YAML"]),
+        (("name: small", "name: " + "[" * 5000), ["given.yaml", "invalid YAML"]),
         (("name: small", "name: &a small\nabout: *a"), ["line 2", "write out"]),
         (("name: small", "5: small"), ["line 1", "unknown key '5'"]),
-        (("name: small", "? [a, b]\n: small"), ["line 1", "broken YAML"]),
+        (("name: small", "? [a, b]\n: small"), ["line 1", "invalid YAML"]),
     ],
 )
 def test_a_wrong_file_says_what_and_where(tmp_path, change, parts):
@@ -321,7 +321,7 @@ def test_a_wrong_file_says_what_and_where(tmp_path, change, parts):
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n- b\n", "hello", "5", "null"])
 def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
-    assert "a recipe is a mapping of sections" in fault(written(tmp_path, text))
+    assert "a recipe must be a mapping of sections" in fault(written(tmp_path, text))
 
 
 def test_recipes_that_cannot_be_read(tmp_path):

@@ -28,6 +28,9 @@ def _build(recipe: Recipe, task: Task) -> Objective:
     with memory_for("the model", hint="make it smaller: reduce model.width, for example"):
         body = _model(recipe.model, task, recipe)
         task.check(body)
+        if task.better not in ("higher", "lower"):
+            hint = "write higher or lower"
+            raise RecipeError(f"'better' is {task.better!r}", where=f"task '{recipe.task.kind}'", hint=hint)
         kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
         others = {name: _model(one, task, recipe) for name, one in models_in(recipe.objective).items()}
         objective: Objective = kind(recipe.objective, body, head, **others)
@@ -82,7 +85,8 @@ def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: 
         objective.load_state_dict(weights)
     except RuntimeError as error:
         reason = str(error).split("\n")[1].strip() if "\n" in str(error) else str(error)
-        raise RunError(f"the checkpoint does not fit the model ({reason})", where=where) from None
+        hint = "check that model.yaml belongs to this checkpoint"
+        raise RunError(f"the checkpoint does not fit the model ({reason})", where=where, hint=hint) from None
 
 
 def choose_device(name: str) -> torch.device:

@@ -202,7 +202,7 @@ class DecodingSettings(Settings):
     prompt: str = ""
     """The text that samples during training start with."""
     beam: int | None = Field(default=None, gt=0)
-    """Beam width of the search, for tasks that answer with text; null for greedy decoding."""
+    """Beam size, for tasks that generate texts; null for greedy decoding."""
     length_penalty: float = 0.6
     """α of Wu et al. 2016: 0 ranks hypotheses by log-probability alone; larger values favour longer ones."""
     coverage_penalty: float = Field(default=0.0, ge=0)
@@ -239,7 +239,7 @@ class InitSettings(_From):
     """What to load: `body`, `all`, names such as `body.encoder` or `body.blocks.*`, or a mapping from the run's names
     to this model's, {body: body.encoder}."""
     freeze: list[str] = Field(default_factory=list)
-    """Names of weights or modules, or patterns; these are not trained."""
+    """Names of weights or modules that are not trained, or patterns."""
     adapters: AdapterSettings | None = None
     """Adapters to train; all other weights of the body are frozen."""
 

@@ -28,7 +28,7 @@ MOST_KINDS = 12
 """The most kinds to list as the type of a key."""
 GLOSSARY = {
     "activation": "The nonlinearity.",
-    "attention": "How the decoder attends to the source; null for a decoder that only receives its last state.",
+    "attention": "How the decoder attends to the source; if null, it receives only the encoder's last state.",
     "betas": "Decay rates of the running means of the gradients and of their squares.",
     "bias": "Whether to add a bias per token to the logits.",
     "both_ways": "Whether to read in both directions.",

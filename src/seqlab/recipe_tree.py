@@ -51,10 +51,10 @@ class RecipeTree:
         except yaml.YAMLError as error:
             raise _broken(error, text, file) from None
         except (ValueError, RecursionError) as error:  # a date with 13 months, 5,000 brackets
-            raise RecipeError(f"broken YAML ({error})", where=file, hint="put text in quotes") from None
+            raise RecipeError(f"invalid YAML ({error})", where=file, hint="put text in quotes") from None
         if not isinstance(data, dict) or node is None:
             hint = "see `seqlab recipes lm/gpt`" if what == "recipe" else "see docs/studies.md"
-            raise RecipeError(f"a {what} is a mapping of sections", where=file, hint=hint)
+            raise RecipeError(f"a {what} must be a mapping of sections", where=file, hint=hint)
         return cls(data, file, {path: f"{file}, line {line}" for path, line in _lines(node, file).items()})
 
     def override(self, text: str) -> None:
@@ -188,7 +188,7 @@ def _broken(error: yaml.YAMLError, text: str, file: str) -> RecipeError:
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
     tag = isinstance(error, yaml.constructor.ConstructorError) and "tag" in problem
     hint = "a recipe is plain data: remove the tag" if tag else "check indents, quotes and colons"
-    return RecipeError(f"broken YAML ({problem})", where=f"{file}, line {line + 1}", hint=hint)
+    return RecipeError(f"invalid YAML ({problem})", where=f"{file}, line {line + 1}", hint=hint)
 
 
 def _lines(root: yaml.Node, file: str) -> dict[str, int]:

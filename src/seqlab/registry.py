@@ -184,7 +184,14 @@ def register(family: str, name: str, cls: type) -> None:
         raise RecipeError(f"no family '{family}'", hint=nearest(family, sorted(FAMILIES)))
     if name in FAMILIES[family] or _origin(_given.get((family, name), cls)) != _origin(cls):
         raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another name")
+    if left_out := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise RecipeError(f"{cls.__name__} lacks {', '.join(left_out)}", where=f"{family} '{name}'", hint="define them")
     _given[family, name] = cls
+
+
+def own(name: object) -> bool:
+    """Whether a name is that of a custom class."""
+    return any(name == given for _, given in _given)
 
 
 def _origin(cls: type) -> tuple[str, str]:

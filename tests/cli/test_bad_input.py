@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seqlab import registry
+from seqlab.errors import SeqlabError
 from seqlab.runs import run
 from seqlab.training.manifest import accept
 from seqlab.training.trainer import Trainer
@@ -120,11 +121,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a missing file of two": ([*LABELS, "data.train={bad}/uneven", "data.columns.label=fr", *OUT], ["uneven.fr"]),
     "a number too large": ([*SMALL, "data.train={bad}/table.tsv", "data.columns.text=2", *OUT], ["line 1", "'2'"]),
     "no such field": ([*SMALL, "data.train=reverse", *OUT], ["'reverse' does not provide text", "source, target"]),
-    "broken row": ([*SMALL, "data.train={bad}/broken.jsonl", *OUT], ["broken.jsonl, line 2", "broken JSON"]),
+    "broken row": ([*SMALL, "data.train={bad}/broken.jsonl", *OUT], ["broken.jsonl, line 2", "invalid JSON"]),
     "no text in a row": ([*SMALL, "data.train={bad}/numbers.jsonl", *OUT], ["numbers.jsonl, line 2", "not text"]),
     # what a recipe may be
     "misspelt key": (["train", "{bad}/misspelt.yaml", *OUT], ["misspelt.yaml, line 5", "did you mean 'width'?"]),
-    "broken YAML": (["train", "{bad}/broken.yaml", *OUT], ["broken.yaml, line 8", "broken YAML"]),
+    "broken YAML": (["train", "{bad}/broken.yaml", *OUT], ["broken.yaml, line 8", "invalid YAML"]),
     "wrong type": (["train", "{bad}/type.yaml", *OUT], ["type.yaml, line 7", "'two'", "whole number"]),
     "negative steps": (["train", "{bad}/negative.yaml", *OUT], ["negative.yaml, line 7", "-2", "greater than 0"]),
     "unknown model": (["train", "{bad}/model.yaml", *OUT], ["model.yaml, line 5", "did you mean 'gpt'?"]),
@@ -210,7 +211,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "truncated tokenizer": (["generate", "{bad}/truncated-tokenizer"], ["tokenizer.json", "damaged"]),
     "no model.yaml": (["generate", "{bad}/no-model-yaml"], ["no-model-yaml", "model.yaml", "copy"]),
     "binary model.yaml": (["generate", "{bad}/binary-model-yaml"], ["model.yaml", "damaged"]),
-    "broken recipe.yaml": (["generate", "{bad}/broken-recipe"], ["recipe.yaml, line 1", "broken YAML"]),
+    "broken recipe.yaml": (["generate", "{bad}/broken-recipe"], ["recipe.yaml, line 1", "invalid YAML"]),
     "empty recipe.yaml": (["generate", "{bad}/empty-recipe"], ["recipe.yaml", "mapping"]),
     "other tokenizer": (["generate", "{bad}/other-tokenizer"], ["tokenizer", "does not belong"]),
     "other width": (["generate", "{bad}/other-width"], ["checkpoint", "32", "64"]),
@@ -228,7 +229,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "evaluate an empty name": (["evaluate", "{lstm}", "--data", ""], ["an empty name"]),
     "evaluate an empty file": (["evaluate", "{lstm}", "--data", "{bad}/empty.txt"], ["empty file"]),
     "evaluate other columns": (["evaluate", "{lstm}", "--data", "{bad}/other.csv"], ["line 2", "no column 'text'"]),
-    "evaluate a broken row": (["evaluate", "{lstm}", "--data", "{bad}/broken.jsonl"], ["line 2", "broken JSON"]),
+    "evaluate a broken row": (["evaluate", "{lstm}", "--data", "{bad}/broken.jsonl"], ["line 2", "invalid JSON"]),
     "evaluate no rows at once": (["evaluate", "{lstm}", "--batch-size", "0"], ["--batch-size"]),
     "score an empty file": (["score", "{lstm}", "{bad}/empty.txt"], ["empty.txt: empty file"]),
     "score nothing": (["score", "{lstm}"], ["standard input: no lines", "FILE"]),
@@ -369,4 +370,87 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
         forget()
         said = seqlab(*arguments, "--code", "wrong.py", stdin="a\n")
         assert said.code == 2
-        assert "was trained with custom code (mine.py" in said.errors[0]
+        assert "was trained with another version of mine.py" in said.errors[0]
+        assert "seqlab accept out --code wrong.py" in said.errors[0]
+    forget()
+    said = seqlab("accept", "out", "--code", "wrong.py")
+    assert said.code == 0
+    assert "mine.py" not in said.out.splitlines()[0].partition(":")[0]
+    forget()
+    assert seqlab("evaluate", "out", "--code", "wrong.py").code == 0
+    assert "nothing has changed" in seqlab("accept", "out", "--code", "wrong.py").out
+    assert seqlab("accept", "out", "--code", "mine.py", "--code", "wrong.py").code == 2
+
+
+def test_code_that_a_recipe_does_not_use_is_not_asked_for(seqlab, here, text, monkeypatch):
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr(run, "_used", set())
+    write(here / "neighbour.py", "from seqlab.nn.cells import Elman\n")
+    write(here / "mine.py", "import neighbour\n" + CODE)
+    assert seqlab(*filled(LSTM, text=text), "--out", "out", "--code", "mine.py").code == 0
+    monkeypatch.setattr(run, "_used", set())
+    assert seqlab("evaluate", "out").code == 0
+    assert "without custom code" in seqlab("accept", "out", "--code", "mine.py").errors[0]
+
+
+BROKEN = """
+import torch
+import seqlab
+from seqlab.nn.cells import Elman
+from seqlab.objectives.next_token import NextToken
+from seqlab.objectives.objective import Loss
+from seqlab.tasks.language_modelling import LanguageModelling
+
+
+class Cell(Elman):
+    def step(self, inputs, state):
+        return super().step(inputs, state)[0]
+
+
+class Objective(NextToken):
+    def forward(self, batch, state=None):
+        loss = super().forward(batch, state)
+        return {returned}
+
+
+class Task(LanguageModelling):
+    better = "{better}"
+    metric = "{metric}"
+
+
+seqlab.register("cell", "cell-of-mine", Cell)
+seqlab.register("objective", "objective-of-mine", Objective)
+seqlab.register("task", "task-of-mine", Task)
+"""
+CONTRACTS = {
+    "a step": ("loss", "lower", "loss", "model.cell=cell-of-mine", "Cell: step returned a Tensor; return a tuple"),
+    "a tensor": (
+        "loss.sum",
+        "lower",
+        "loss",
+        "objective.kind=objective-of-mine",
+        "forward returned Tensor; return Loss",
+    ),
+    "a count": ("Loss(loss.sum, 3)", "lower", "loss", "objective.kind=objective-of-mine", "the count 3; return Loss"),
+    "better": ("loss", "max", "loss", "task.kind=task-of-mine", "'better' is 'max'; write higher or lower"),
+    "a metric": ("loss", "lower", "losss", "task.kind=task-of-mine", "metrics() does not return 'losss'"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_class_of_ones_own_that_breaks_a_contract(seqlab, here, text, monkeypatch, name):
+    returned, better, metric, key, message = CONTRACTS[name]
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr(run, "_used", set())
+    write(here / "mine.py", BROKEN.format(returned=returned, better=better, metric=metric))
+    said = seqlab(*filled(LSTM, text=text), key, "--out", "out", "--code", "mine.py")
+    assert said.code == 2
+    assert message in said.errors[0]
+    assert not (here / "out").exists()
+
+
+def test_a_class_of_ones_own_without_a_method():
+    from seqlab.metrics.metric import Metric
+
+    with pytest.raises(SeqlabError, match="Half lacks figure"):
+        registry.register("metric", "half", type("Half", (Metric,), {"statistics": lambda *_: None}))

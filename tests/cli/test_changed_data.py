@@ -56,7 +56,7 @@ def test_an_inserted_row(tmp_path: Path, cli, by):
     after = json.loads((said := cli("evaluate", str(tmp_path / "run"), "--json")).out)
     if by is None:
         assert abs(after["accuracy"] - before["accuracy"]) < 0.05  # the new row may be held out
-        assert "none of them was trained on" in said.err
+        assert "none of it was trained on" in said.err
         assert "of 251 records are held out now" in said.err
     else:
         assert after["accuracy"] > before["accuracy"] + 0.1

@@ -119,7 +119,7 @@ def test_a_column_that_is_not_known_is_said_of_its_file(seqlab, here):
     (here / "a.conll").write_text("EU B-ORG\n\nyes O\n" * 30)
     keys = ["data.train=a.conll", "training.steps=1", "--out", "out"]
     (error,) = seqlab("train", "classification/lstm", *keys).errors
-    assert error.startswith("error: a.conll: which column is 'label'?")
+    assert error.startswith("error: a.conll: no column is given for 'label'")
     (error,) = seqlab("train", "classification/lstm", *keys, "data.columns.label=class").errors
     assert error.startswith("error: a.conll: data.columns.label is 'class'")
 

@@ -186,12 +186,12 @@ def test_evaluation_may_have_no_metrics_and_predict_knows_its_place(reverser, tm
     assert "bleu" not in reverser.changed({"task.metrics": []}).evaluate()
     classes = seqlab.train("classification/lstm", {"training.steps": 1, "model.width": 4}, out=tmp_path / "run")
     told = run_command("predict", classes.folder, "--beam", 2, text="x\n").exception
-    assert "does not answer with texts" in told.what
-    assert "writes no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
+    assert "does not generate texts" in told.what
+    assert "generates no texts" in run_command("evaluate", classes.folder, "--by-length").exception.what
     told = run_command("evaluate", classes.folder, "--metric", "bleu,chrf").exception
-    assert told.what == "writes no texts to score by bleu and chrf"
+    assert told.what == "generates no texts to score by bleu and chrf"
     assert "translation" in told.hint
-    with pytest.raises(SeqlabError, match="writes no texts to score by bleu"):
+    with pytest.raises(SeqlabError, match="generates no texts to score by bleu"):
         classes.evaluate(metrics=["bleu"])
 
 
@@ -205,7 +205,8 @@ def test_the_matrix_and_the_tree_are_drawn(reverser, tmp_path):
         for wrong in (tmp_path, tmp_path / "picture.xyz"):
             assert "not a picture file" in run_command("inspect", command, reverser.folder, "--out", wrong).output
     assert (
-        "example 4000 does not exist" in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
+        "held-out example 4000 does not exist"
+        in run_command("inspect", "beam", reverser.folder, "--row", 4000).exception.what
     )
 
 

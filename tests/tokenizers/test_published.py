@@ -179,7 +179,7 @@ def test_bad_folders(tmp_path):
         "no published vocabulary": written(),
         "not a vocabulary of BERT's kind": written(vocab_txt=b"a\nb\n"),
         "not UTF-8": written(vocab_txt=b"\xff"),
-        "broken JSON": written(vocab_json=b"{", merges_txt=b""),
+        "invalid JSON": written(vocab_json=b"{", merges_txt=b""),
         "object": written(vocab_json=b"[]", merges_txt=b""),
         "a byte is missing": written(vocab_json=b'{"a": 0}', merges_txt=b""),
         "are not 0, 1, 2": written(vocab_json=b'{"a": 7}', merges_txt=b""),

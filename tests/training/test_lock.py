@@ -42,9 +42,7 @@ def file(tmp_path: Path) -> str:
 def is_refusal(output: str, pid: int | None = None) -> bool:
     """One line that says who writes into the run."""
     who = rf"process {pid or '[0-9]+'} on {re.escape(socket.gethostname())} \(since [0-9-]+ [0-9:+]+\)"
-    return (
-        re.fullmatch(rf"error: .*: {who} is writing into this run; wait until it ends, .*--out\n", output) is not None
-    )
+    return re.fullmatch(rf"error: .*: {who} is writing to this run; wait until it ends, .*--out\n", output) is not None
 
 
 # --------------------------------------------------------------------- two processes

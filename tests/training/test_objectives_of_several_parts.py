@@ -139,7 +139,7 @@ def uncounted(self, batch, state=None):
 
 FORGOTTEN = {
     "counts": ({"counts": lambda self, batch: {}, "forward": uncounted}, "adds the mean 'other' without a count"),
-    "experience": ({"experience": lambda self, batch: []}, "0 updates from a batch"),
+    "experience": ({"experience": lambda self, batch: []}, "0 batches to learn from"),
 }
 
 

@@ -108,6 +108,6 @@ def test_without_tensorboard_nothing_is_begun(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "tensorboard" else real(name, *rest)
     )
-    with pytest.raises(RecipeError, match=r"training.tensorboard: .* not installed; pip install 'seqlab\[tensorboard"):
+    with pytest.raises(RecipeError, match=r"training.tensorboard: .* install it: pip install 'seqlab\[tensorboard"):
         train(recipe(tmp_path, "streams", tensorboard=True), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

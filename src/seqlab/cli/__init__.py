@@ -14,15 +14,15 @@ from typing import Any
 import click
 
 COMMANDS = {
-    "train": "Train a recipe into a run folder.",
+    "train": "Train a recipe and save the run in a folder.",
     "evaluate": "Evaluate a run on held-out data.",
     "predict": "Predict classes, tags, forecasts or translations with a run.",
-    "back-translate": "Make training pairs from monolingual text, with a run that translates the other way.",
+    "back-translate": "Make training pairs from monolingual text with a run that translates the other way.",
     "generate": "Continue a prompt.",
     "score": "Score lines: log-probability and perplexity, ranking, next words.",
     "metrics": "Score the output of any system against references: BLEU, chrF, TER, ROUGE, METEOR, WER, CER.",
     "compare": "Train several recipes on the same budget: one table, one plot.",
-    "study": "Repeat a classic study: several trainings, one table, one picture.",
+    "study": "Repeat a classic study: several training runs, one table, one picture.",
     "mix": "Combine several runs into one that averages their predictions.",
     "average": "Average the weights of a run's last checkpoints into a new run.",
     "accept": "Accept files of a run folder that were edited by hand.",
@@ -30,7 +30,7 @@ COMMANDS = {
     "inspect": "Look inside a run: gradients through time, loss surface, attention, beam search.",
     "tokenizer": "Train, use and compare tokenizers.",
     "recipes": "List the shipped recipes, print one, or explain its keys.",
-    "data": "Check data before training on it; list and clear the cache.",
+    "data": "Check data before training on it; list or clear the cache.",
     "doctor": "Report what this machine has, and test seqlab on it.",
     "completion": "Print a completion script for bash, zsh or fish.",
     "demo": "Train an n-gram, an LSTM and a GPT on built-in text, compare them, and mix them.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab average runs/mine --last 5 --out runs/averaged")
@@ -14,7 +14,7 @@ from seqlab.cli.options import device
 @click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
 @click.option("--last", default=5, show_default=True, type=click.IntRange(2), help="Number of checkpoints to average.")
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def average(run: str, out: str, last: int, device: str, code: str | None, as_json: bool) -> None:
     """Average the weights of the newest checkpoints of RUN into a new run.

@@ -8,7 +8,7 @@ import shlex
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab back-translate runs/en-de mono.en --temperature 1 --out synthetic.tsv")
@@ -17,14 +17,22 @@ from seqlab.cli.options import device
 @click.option("--out", required=True, metavar="FILE", help="Where to write the pairs: .tsv or .jsonl.")
 @click.option("--beam", type=click.IntRange(1), help="Beam size; 1 is greedy. The recipe's by default.")
 @click.option(
-    "--temperature", type=click.FloatRange(0), help="Sample instead; 1 samples from the model's distribution."
+    "--temperature",
+    type=click.FloatRange(0),
+    help="Sample at this temperature instead of searching; 1 samples from the model's own distribution.",
 )
 @click.option(
-    "--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same samples."
+    "--seed",
+    default=0,
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="INTEGER",
+    help="The same seed gives the same samples.",
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Number of examples computed together; affects only speed and memory."
+)
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def back_translate(
     run: str,
@@ -38,9 +46,10 @@ def back_translate(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Make training pairs: each line of FILE, or of standard input, is a target, and its translation by RUN the source.
+    """Make training pairs from monolingual text.
 
-    RUN translates from target to source. Lines are left out if they are empty, too long or have an empty translation.
+    Each line of FILE, or of standard input, is a target; its translation by RUN, which translates from target to
+    source, is the source. Lines are left out if they are empty, too long or have an empty translation.
     """
     if beam is not None and temperature is not None:
         raise click.UsageError("--beam searches and --temperature samples: leave one of them out")

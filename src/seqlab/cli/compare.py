@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.options import OWN_CLASSES, code_option
+
 if TYPE_CHECKING:
     from seqlab.metrics.lengths import Bin
     from seqlab.recipe import Recipe
@@ -17,22 +19,22 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
 @click.option(
-    "--budget", metavar="TIME", help="Training time of each recipe; 60s by default, or training.steps=N says how long."
+    "--budget", metavar="TIME", help="Training time of each recipe, 60s by default; or set training.steps=N instead."
 )
 @click.option(
-    "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each with."
+    "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each recipe with."
 )
 @click.option("--out", default="runs/compare", show_default=True, help="Folder for the runs and the plot.")
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(
     recipes: tuple[str, ...], budget: str | None, seeds: int, out: str, code: str | None, as_json: bool
 ) -> None:
     """Train each RECIPE on the same budget and show which one wins, and at what cost: one table, one plot.
 
-    Models that write texts, such as translators, are also compared by the length of the source.
+    Models that generate texts, such as translators, are also compared by source length.
 
-    KEY=VALUE sets a key in all recipes. Runs that are already finished in the folder are reused.
+    KEY=VALUE sets a key in all recipes. Finished runs in the folder are reused.
     """
     from seqlab.cli.display import Bar
     from seqlab.runs.comparison import compare as run_all
@@ -79,7 +81,7 @@ def _loaded(name: str, overrides: list[str]) -> Recipe:
 
 
 def report(results: list[Result], out: Path, as_json: bool) -> None:
-    """Print the table, quality by source length for models that write texts, cautions and the plots."""
+    """Print the table, quality by source length for models that generate texts, cautions and the plots."""
     from seqlab.runs.comparison import by_length, cautions, rows, unit
 
     bins = by_length(results)
@@ -98,7 +100,7 @@ def report(results: list[Result], out: Path, as_json: bool) -> None:
     columns = _columns(results)
     table(list(columns), list(zip(*columns.values(), strict=True)))
     if bins:
-        click.echo(f"{unit(results)} by the length of the source:")
+        click.echo(f"{unit(results)} by source length:")
         by_length_table(bins)
     for caution in cautions(results):
         click.echo(caution)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True, epilog="Example: seqlab data check train.txt --valid valid.txt")
 @click.pass_context
 def data(context: click.Context) -> None:
-    """Check data before training on it; list and clear the cache."""
+    """Check data before training on it; list or clear the cache."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -25,7 +25,7 @@ def data(context: click.Context) -> None:
     "--valid",
     multiple=True,
     metavar="FILE",
-    help="Validation data; lines that also occur in FILE are a fault.",
+    help="Validation data; a line that also occurs in FILE is a fault.",
 )
 @click.option(
     "--max-line",
@@ -35,20 +35,24 @@ def data(context: click.Context) -> None:
     help="Report lines that have more characters than this.",
 )
 @click.option(
-    "--keep", default=3, show_default=True, type=click.IntRange(1), help="Number of places to list for each kind."
+    "--keep",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Number of places to list for each kind.",
 )
 @click.option(
     "--format",
     default="auto",
     type=click.Choice(["auto", "txt", "jsonl", "csv", "tsv", "fasta", "conll", "conllu"]),
-    help="Format of all FILEs; by default given by the extension, or conll if all lines have equally many columns.",
+    help="Format of all FILEs; by default from the extension, or conll if all lines have equally many columns.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(files: tuple[str, ...], valid: tuple[str, ...], max_line: int, keep: int, format: str, as_json: bool) -> None:
     """Find faults in data files.
 
-    Shows how often each fault occurs, and the first places by file, line and byte. FILE may be a file, a folder or a
-    pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and .npy files are parsed, and words in
+    Shows how often each fault occurs, and the first places (file, line and byte). FILE may be a file, a folder or
+    a pattern. .gz files are unpacked, the rows of .jsonl, .csv, .tsv, .parquet and .npy files are parsed, and words in
     columns (CoNLL) are compared by sentence. The exit code is 1 if there are faults, and 0 if there are none, or only
     notes such as empty lines.
     """
@@ -141,7 +145,7 @@ def _age(text: str) -> float:
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
     if text != "all" and not match:
-        raise click.UsageError(f"--clear {text}: write 12h, 30d or all")
+        raise click.UsageError(f"--clear '{text}' is not an age; write 12h, 30d or all")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
 
 

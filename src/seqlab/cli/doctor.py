@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import code_option, device
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: seqlab doctor --device cpu --json > report.json")
 @device
 @click.option("--test/--no-test", default=True, help="Whether to run the self-test, which takes up to a minute.")
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes; they are tested too.")
+@code_option("A Python file that registers your own classes; they are tested too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, to attach to a bug report.")
 def doctor(device: str, test: bool, code: str | None, as_json: bool) -> None:
     """Report what this machine has and how seqlab computes on it, and test seqlab on a device.

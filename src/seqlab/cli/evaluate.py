@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, picture, settings_among
+from seqlab.cli.options import checkpoint, code_option, device, picture, settings_among
 
 CAUTIONS = ("scores", "changed", "overlap")
 """Entries of a signature that are printed as notes, on separate lines."""
@@ -23,9 +23,9 @@ CAUTIONS = ("scores", "changed", "overlap")
     metavar="SHARE",
     help="Also measure with the inner letters of this share of the words permuted (Aoccdrnig to a rscheearch).",
 )
-@click.option("--metric", metavar="NAME,...", help="Metrics for written texts: bleu, chrf, ter, rouge, wer, ...")
-@click.option("--by-length", is_flag=True, help="Also score written texts separately by the length of the source.")
-@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that write texts; 1 is greedy.")
+@click.option("--metric", metavar="NAME,...", help="Metrics of generated texts: bleu, chrf, ter, rouge, wer, ...")
+@click.option("--by-length", is_flag=True, help="Also score generated texts separately by source length.")
+@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that generate texts; 1 is greedy.")
 @click.option(
     "--errors",
     is_flag=True,
@@ -37,19 +37,21 @@ CAUTIONS = ("scores", "changed", "overlap")
     default=10,
     show_default=True,
     type=click.IntRange(1),
-    help="Number of examples of each kind in --errors.",
+    help="Number of examples of each kind that --errors lists.",
 )
 @click.option(
     "--out",
     metavar="FILE",
     callback=picture,
-    help="Where to save the picture of --errors: .png, .svg or .pdf. In the run folder by default; with --json only if "
-    "given.",
+    help="Where to save the picture of --errors (.png, .svg or .pdf); in the run folder by default. With --json, it is "
+    "drawn only if --out is given.",
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Number of examples computed together; affects only speed and memory."
+)
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     run: str,
@@ -70,8 +72,8 @@ def evaluate(
 ) -> None:
     """Evaluate RUN on its held-out data, or on FILE. Each token is scored exactly once.
 
-    KEY=VALUE sets how FILE is read if it differs from the training data: data.columns.text=body, data.format=csv or
-    data.documents=line.
+    KEY=VALUE says how to read FILE if its columns or format differ from the training data: data.columns.text=body,
+    data.format=csv or data.documents=line.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json
@@ -91,7 +93,7 @@ def evaluate(
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
     if by_length and judges is None:
-        raise RunError("writes no texts to score by source length", where=run, hint="leave --by-length out")
+        raise RunError("generates no texts to score by source length", where=run, hint="leave --by-length out")
     if out is not None and not errors:
         raise click.UsageError("--out names the picture of --errors: add --errors")
     metrics = None if metric is None else [name.strip() for name in metric.split(",")]

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, code_option, device
 
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
 @click.argument("run")
-@click.option("--prompt", default="", help="The beginning of the text.")
+@click.option("--prompt", default="", help="Text to continue.")
 @click.option("--tokens", type=click.IntRange(1), help="Maximum number of new tokens.")
 @click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; higher is more random.")
 @click.option("--top-k", type=click.IntRange(1), help="Sample only from the K most likely tokens.")
@@ -23,11 +23,13 @@ from seqlab.cli.options import checkpoint, device
     help="Sample only from the most likely tokens whose probabilities sum to P.",
 )
 @click.option("--beam", type=click.IntRange(1), help="Search for the most probable text with this beam size instead.")
-@click.option("--samples", default=1, type=click.IntRange(1), help="Number of texts.")
-@click.option("--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="Same seed, same text.")
+@click.option("--samples", default=1, type=click.IntRange(1), help="Number of texts to generate.")
+@click.option(
+    "--seed", default=0, type=click.IntRange(0, 2**63 - 1), metavar="INTEGER", help="The same seed gives the same text."
+)
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(
     run: str,

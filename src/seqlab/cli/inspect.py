@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, picture
+from seqlab.cli.options import checkpoint, code_option, device, picture
 
 if TYPE_CHECKING:
     from seqlab.data.batching.batches import Batch
@@ -24,10 +24,12 @@ out = click.option(
     "--out",
     metavar="FILE",
     callback=picture,
-    help="Where to save the picture: .png, .svg or .pdf; in the run folder by default.",
+    help="Where to save the picture (.png, .svg or .pdf); in the run folder by default.",
 )
-code = click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and draw only with --out.")
+code = code_option()
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object; draw the picture only with --out."
+)
 rows = click.option(
     "--rows", default=16, show_default=True, type=click.IntRange(1), help="Number of held-out windows or examples."
 )
@@ -89,13 +91,15 @@ def gradients(
 @click.argument("run")
 @click.option("--points", default=21, show_default=True, type=click.IntRange(3, 201), help="Points in each direction.")
 @click.option(
-    "--span", type=click.FloatRange(0, min_open=True), help="Distance along the gradient; a few steps by default."
+    "--span",
+    type=click.FloatRange(0, min_open=True),
+    help="Distance along the gradient; a few steps by default.",
 )
 @click.option(
     "--clip",
     default=None,
     type=click.FloatRange(0, min_open=True),
-    help="Clip gradients at this norm; as trained by default.",
+    help="Clip gradients at this norm; as in training by default.",
 )
 @rows
 @out
@@ -138,15 +142,17 @@ def surface(
         echo_json(asdict(found))
     else:
         click.echo(
-            f"gradient norm {found.gradient_norm:.4g}; a step goes {found.step:.4g}, clipped {found.clipped:.4g}"
+            f"gradient norm {found.gradient_norm:.4g}; step length {found.step:.4g}, clipped {found.clipped:.4g}"
         )
     _draw(out, loaded.folder / "surface.png", as_json, "loss_surface", found)
 
 
 @inspect.command(epilog="Example: seqlab inspect attention runs/translation-gnmt-v3 --row 5 --out attention.svg")
 @click.argument("run")
-@click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
-@click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
+@click.option(
+    "--row", default=0, show_default=True, type=click.IntRange(0), help="Index of the held-out example, from 0."
+)
+@click.option("--text", help="Your own source instead; separate several conditions with tabs.")
 @out
 @checkpoint
 @device
@@ -162,7 +168,7 @@ def attention(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Show what RUN attends to as it writes.
+    """Show what RUN attends to as it generates the target.
 
     The picture is a matrix of target tokens by source tokens.
     """
@@ -186,8 +192,10 @@ def attention(
 
 @inspect.command(epilog="Example: seqlab inspect beam runs/translation-gnmt-v3 --row 5 --width 3 --json")
 @click.argument("run")
-@click.option("--row", default=0, show_default=True, type=click.IntRange(0), help="Which held-out example, from 0.")
-@click.option("--text", help="A source of your own instead; several conditions have tabs between them.")
+@click.option(
+    "--row", default=0, show_default=True, type=click.IntRange(0), help="Index of the held-out example, from 0."
+)
+@click.option("--text", help="Your own source instead; separate several conditions with tabs.")
 @click.option("--width", type=click.IntRange(1), help="Beam size; the recipe's by default.")
 @out
 @checkpoint
@@ -207,7 +215,7 @@ def beam(
 ) -> None:
     """Show the tree that beam search explores with RUN.
 
-    The picture has the log-probability of every hypothesis.
+    The picture shows the log-probability of every hypothesis.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.decoding.beam import BeamNode
@@ -231,7 +239,7 @@ def beam(
 
 
 def _writer(run: str, checkpoint: int | str, code: str | None, device: str) -> Any:
-    """Load a run that answers with texts."""
+    """Load a run that generates texts."""
     from seqlab.errors import RunError
     from seqlab.runs.run import load
     from seqlab.tasks.abilities import Writes
@@ -253,7 +261,7 @@ def _source(run: Any, row: int, text: str | None) -> Any:
         return run.task.prompts([text]).source.to(run.device)
     split = run.held_out()
     if row >= len(split):
-        raise RunError(f"example {row} does not exist: {len(split)} are held out", hint="count --row from 0")
+        raise RunError(f"held-out example {row} does not exist", hint=f"give a --row from 0 to {len(split) - 1}")
     return split.batch(np.array([row]), Key(0, 0)).to(run.device).part("source")
 
 
@@ -265,7 +273,8 @@ def _loaded(run: str, checkpoint: int | str, code: str | None, device: str) -> R
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     what = f"has a model of kind '{loaded.recipe.model.kind}', which "
     if not list(loaded.objective.parameters()):
-        raise RunError(f"{what}has no weights and is not recurrent", where=str(loaded.folder))
+        hint = "give a run of a model with weights, such as lm/lstm"
+        raise RunError(f"{what}has no weights and is not recurrent", where=str(loaded.folder), hint=hint)
     recurrent = any(True for _ in cells_over_time(loaded.objective))
     if click.get_current_context().info_name == "gradients" and not recurrent:
         hint = "give a run of a recurrent recipe such as lm/lstm, tagging/lstm or forecasting/lstm"

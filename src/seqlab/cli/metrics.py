@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.options import OWN_CLASSES, code_option
+
 if TYPE_CHECKING:
     from seqlab.metrics import Difference, Figure
     from seqlab.recipe import PartSettings
@@ -33,7 +35,7 @@ STDIN = "-"
     "others",
     multiple=True,
     metavar="FILE",
-    help="Output of another system: is the difference significant?",
+    help="Output of another system to compare with: is the difference significant?",
 )
 @click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: ignore case (the others always do).")
 @click.option("--stem", is_flag=True, help="ROUGE: compare word stems, so that 'runs' matches 'running'.")
@@ -49,9 +51,10 @@ STDIN = "-"
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Resamples for the intervals; 0 for none.",
+    help="Number of resamples for the intervals; 0 computes none.",
 )
 @click.option("--seed", type=click.IntRange(0), default=12345, show_default=True, help="Seed of the resampling.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def metrics(
     hypothesis: str,
@@ -63,6 +66,7 @@ def metrics(
     tokenize: str,
     resamples: int,
     seed: int,
+    code: str | None,
     as_json: bool,
 ) -> None:
     """Score HYP, the output of any system, against one or more REF. Line n of HYP is compared with line n of each REF.
@@ -75,9 +79,13 @@ def metrics(
 
     files = [hypothesis, *references, *others]
     if files.count(STDIN) > 1:
-        raise click.UsageError("standard input (-) can be only one of the files")
+        raise click.UsageError("only one of the files can be standard input (-)")
     if others and not resamples:
         raise click.UsageError("--against needs --resamples above 0")
+    if code is not None:
+        from seqlab.runs.run import use_code
+
+        use_code(code)
     asked = _asked(names, {"lowercase": lowercase, "stem": stem, "tokenize": tokenize})
     texts = {name: _lines(name) for name in files}
     for name in files[1:]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import device
+from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab mix runs/lstm runs/5gram --out runs/mixed")
@@ -19,9 +19,9 @@ from seqlab.cli.options import device
     type=float,
     help="Weight of a run, given once per run; fitted on held-out data by default.",
 )
-@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same.")
+@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same data.")
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the runs were trained with.")
+@code_option("The Python file that the runs were trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def mix(
     runs: tuple[str, ...],

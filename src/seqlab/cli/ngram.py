@@ -57,7 +57,7 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
 def export_(run: str, file: str) -> None:
     """Write the n-gram model of RUN as an ARPA file.
 
-    FILE is .arpa, or .arpa.gz to compress it. kenlm, SRILM and other programs can read it.
+    FILE is .arpa, or .arpa.gz to compress it. KenLM, SRILM and other programs can read it.
     """
     from seqlab.runs.conversion import export_arpa
 

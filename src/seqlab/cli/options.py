@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,7 +35,7 @@ checkpoint = click.option(
     show_default=True,
     callback=_step_or_name,
     metavar="STEP|last|best",
-    help="Which checkpoint to load: that of a step, the last one, or the best on held-out data.",
+    help="Which checkpoint to load: that of a step, the last one, or the best one on held-out data.",
 )
 
 
@@ -49,3 +50,17 @@ def settings_among(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separate file names from settings for reading them (data.columns.text=body)."""
     settings = [one for one in arguments if READING.match(one)]
     return [one for one in arguments if one not in settings], settings
+
+
+OWN_CLASSES = "A Python file that registers your own classes."
+
+
+def code_option(help: str = "The Python file that the run was trained with.") -> Callable[[Any], Any]:
+    """--code FILE, once: of two files, the second one would silently win."""
+
+    def only(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+        if len(given) > 1:
+            raise click.UsageError("give --code once; the file can import others from its folder")
+        return given[0] if given else None
+
+    return click.option("--code", metavar="FILE", multiple=True, callback=only, help=help)

@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
-from seqlab.cli.options import checkpoint, device, settings_among
+from seqlab.cli.options import checkpoint, code_option, device, settings_among
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
 @click.argument("run")
 @click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...")
 @click.option("--lines", is_flag=True, help="Read FILE as plain text with one example per line, even an empty one.")
-@click.option("--batch-size", type=click.IntRange(1), help="Affects only speed and memory.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Number of examples computed together; affects only speed and memory."
+)
 @click.option("--steps", type=click.IntRange(1), help="Number of steps to forecast; the recipe's horizon by default.")
-@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that write texts; 1 is greedy.")
+@click.option("--beam", type=click.IntRange(1), help="Beam size, for runs that generate texts; 1 is greedy.")
 @click.option(
     "--n-best",
     type=click.IntRange(1),
@@ -25,12 +27,12 @@ from seqlab.cli.options import checkpoint, device, settings_among
 @click.option(
     "--alignments",
     is_flag=True,
-    help="Show which source token each written token attends to most, as source-written pairs of positions from 0; "
+    help="Show which source token each generated token attends to most, as source-target pairs of positions from 0; "
     "--json also gives the tokens.",
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def predict(
     run: str,
@@ -46,13 +48,13 @@ def predict(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Predict with RUN for each example of FILE, or for each line of standard input (without FILE, or if it is -).
+    """Predict with RUN for each example in FILE, or for each line of standard input if FILE is missing or -.
 
     Every line gets an answer, even an empty one. With --json, each answer has its `file` and `line`, the `text` as
     given, and the number of its tokens that are not in the vocabulary (`unknown`).
 
-    KEY=VALUE sets how FILE is read if it differs from the training data: data.columns.text=body, data.format=csv or
-    data.documents=line.
+    KEY=VALUE says how to read FILE if its columns or format differ from the training data: data.columns.text=body,
+    data.format=csv or data.documents=line.
     """
     from seqlab.cli.streams import STDIN, echo_json, given_or_typed, is_typed, note_unknown
     from seqlab.errors import RunError
@@ -63,7 +65,7 @@ def predict(
     if beam or n_best or alignments:
         if not isinstance(loaded.task, Writes):
             hint = "leave --beam, --n-best and --alignments out"
-            raise RunError("does not answer with texts", where=str(loaded.folder), hint=hint)
+            raise RunError("does not generate texts", where=str(loaded.folder), hint=hint)
         if beam and n_best and n_best > beam:
             raise click.UsageError(f"--n-best {n_best} is more than --beam {beam}")
         width = max(beam or loaded.recipe.decoding.beam or 1, n_best or 1)

@@ -7,13 +7,15 @@ import json
 import click
 
 from seqlab.cli.completion import recipe_names
+from seqlab.cli.options import OWN_CLASSES, code_option
 
 
 @click.command(epilog="Example: seqlab recipes lm/gpt > mine.yaml; seqlab recipes lm/gpt --keys")
 @click.argument("name", required=False, shell_complete=recipe_names)
 @click.option("--keys", "as_keys", is_flag=True, help="List the recipe's keys: value, type, range, default, meaning.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def recipes(name: str | None, as_keys: bool, as_json: bool) -> None:
+def recipes(name: str | None, as_keys: bool, code: str | None, as_json: bool) -> None:
     """List the shipped recipes, or print the one called NAME.
 
     With --keys, NAME may also be a YAML file.
@@ -24,6 +26,10 @@ def recipes(name: str | None, as_keys: bool, as_json: bool) -> None:
     from seqlab.errors import RecipeError, nearest
     from seqlab.recipe_tree import described, shipped, shipped_text
 
+    if code is not None:
+        from seqlab.runs.run import use_code
+
+        use_code(code)
     if as_keys:
         return _keys(name, as_json)
     if name is None:

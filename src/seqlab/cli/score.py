@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seqlab.cli.options import checkpoint, device
+from seqlab.cli.options import checkpoint, code_option, device
 
 if TYPE_CHECKING:
     from seqlab.decoding.scoring import Score
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @checkpoint
 @device
-@click.option("--code", metavar="FILE", help="The Python file that the run was trained with.")
+@code_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def score(
     run: str,
@@ -39,7 +39,7 @@ def score(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Print the log-probability (natural) and perplexity of each line of FILE, or of standard input.
+    """Print the natural log-probability and the perplexity of each line of FILE, or of standard input.
 
     Every line is scored, even an empty one: on its end alone if the run was trained on lines, otherwise on 0 tokens.
     Tokens that are not in the vocabulary are scored as the unknown token, and counted.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seqlab.cli.options import OWN_CLASSES, code_option
+
 if TYPE_CHECKING:
     from seqlab.studies.study import Study
 
@@ -17,15 +19,15 @@ if TYPE_CHECKING:
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--only", metavar="ARM,...", help="Run only these arms of the study.")
 @click.option("--out", metavar="FOLDER", help="Folder for runs, table and picture; runs/study-NAME by default.")
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def study(
     name: str | None, overrides: tuple[str, ...], only: str | None, out: str | None, code: str | None, as_json: bool
 ) -> None:
-    """Repeat the study NAME, or your own (a YAML FILE). Without a name, list the shipped studies.
+    """Run the study NAME, or your own study (a YAML FILE). Without a name, list the shipped studies.
 
-    KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Runs that are
-    already finished in the folder are reused, so to continue a study that was stopped, start it again.
+    KEY=VALUE sets a key of the study: `seeds=1`, `set.training.steps=500` (in all of its recipes). Finished runs in
+    the folder are reused, so an interrupted study continues where it stopped when you start it again.
     """
     from seqlab.cli.display import Bar
     from seqlab.cli.streams import echo_json, finite

@@ -37,14 +37,14 @@ def tokenizer(context: click.Context) -> None:
 @tokenizer.command(epilog="Example: seqlab tokenizer train wordpiece book.txt lowercase=true --out tokenizers/book")
 @click.argument("kind")
 @click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...")
-@click.option("--vocab-size", type=int, help="Tokens in the vocabulary, special ones included.")
+@click.option("--vocab-size", type=int, help="Size of the vocabulary, including special tokens.")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save the tokenizer."
 )
 def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
 
-    KIND is character, byte, word, bpe, classic-bpe, ... (an unknown KIND is an error that lists all). FILE may also be
+    KIND is character, byte, word, bpe, classic-bpe, ...; the error for an unknown KIND lists them all. FILE may also be
     a folder, a pattern in quotes, a .gz file or the name of a built-in data set. KEY=VALUE sets a key of the recipe
     section `tokenizer`: lowercase=true, min_frequency=5, ...
     """
@@ -127,8 +127,10 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
 @click.option("--text", help="Measure on this text.")
 @click.option("--data", metavar="FILE", help="Measure on this file, folder, pattern or built-in data set.")
 @click.option("--learn", metavar="FILE", help="Learn each KIND from this file instead of the text it is measured on.")
-@click.option("--recipe", metavar="RECIPE", help="Learn from a recipe's training data, measure on its held-out data.")
-@click.option("--word", "words", multiple=True, help="Show how this word is split; can be given several times.")
+@click.option(
+    "--recipe", metavar="RECIPE", help="Learn from a recipe's training data and measure on its held-out data."
+)
+@click.option("--word", "words", multiple=True, help="Show how this word is split; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(
     tokenizers: tuple[str, ...],

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from seqlab.cli.completion import recipe_keys, recipe_names
+from seqlab.cli.options import OWN_CLASSES, code_option
 
 
 @click.command(
@@ -14,12 +15,12 @@ from seqlab.cli.completion import recipe_keys, recipe_names
 )
 @click.argument("recipe", shell_complete=recipe_names)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=recipe_keys)
-@click.option("--out", metavar="RUN", help="The run folder; runs/NAME by default.")
-@click.option("--resume", is_flag=True, help="Resume the run in the folder, or start one if there is none.")
+@click.option("--out", metavar="RUN", help="Run folder; runs/NAME by default.")
+@click.option("--resume", is_flag=True, help="Continue the run in the folder, or start one if there is none.")
 @click.option(
     "--check", is_flag=True, help="Do not train; check the first loss, overfit one batch and estimate the time."
 )
-@click.option("--code", metavar="FILE", help="A Python file that registers your own classes.")
+@code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def train(
     recipe: str,
@@ -30,10 +31,11 @@ def train(
     code: str | None,
     as_json: bool,
 ) -> None:
-    """Train RECIPE, a shipped name (see `seqlab recipes`) or a YAML file, into a run folder.
+    """Train RECIPE and save the run in a folder.
 
-    Any key of the recipe can be set: data.train=FILE, tokenizer.kind=character, model.width=256,
-    training.steps=1000 or training.budget=45s, training.seed=1, ...
+    RECIPE is the name of a shipped recipe (see `seqlab recipes`) or a YAML file. Any of its keys can be set:
+    data.train=FILE, tokenizer.kind=character, model.width=256, training.steps=1000 or training.budget=45s,
+    training.seed=1, ...
     """
     from seqlab.recipe import Recipe
 
@@ -61,12 +63,13 @@ def train(
     from seqlab.models.language_model import LanguageModel
     from seqlab.tasks.abilities import Writes
 
+    own = f" --code {code}" if "code" in run.recipe.environment else ""
     if not isinstance(run.objective.body, LanguageModel) or isinstance(run.task, Writes):
-        click.echo(f"try: seqlab predict {run.folder} FILE    or: seqlab evaluate {run.folder}")
+        click.echo(f"try: seqlab predict {run.folder} FILE{own}    or: seqlab evaluate {run.folder}{own}")
         return
     tokenizer = run.tokenizer
     prompt = "The" if tokenizer.unit != "symbol" else tokenizer.decode([min(2, tokenizer.vocab_size - 1)])
-    click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}    or: seqlab evaluate {run.folder}")
+    click.echo(f"try: seqlab generate {run.folder} --prompt {prompt!r}{own}    or: seqlab evaluate {run.folder}{own}")
 
 
 def _with_code(code: str | None, then: Any) -> Any:

@@ -26,7 +26,7 @@ def attention_to_source(
     places = source_weights(model)
     if not places:
         raise RunError(
-            "this model has no attention", hint="use a run such as translation/gnmt-v2, or do not ask for alignments"
+            "this model has no attention", hint="use a run such as translation/gnmt-v2, or leave alignments out"
         )
     with record(model, *places) as tape:
         model(read, None, None, source)

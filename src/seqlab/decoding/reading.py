@@ -162,6 +162,6 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 def unseen() -> SeqlabError:
     return SeqlabError(
-        "the model gives no token any probability here: it has never seen this context",
+        "the model gives every token a probability of zero here, because it has never seen this context",
         hint="use a smoothed model, or another prompt",
     )

@@ -14,6 +14,7 @@ from seqlab.errors import DataError, RecipeError, caution, nearest
 from seqlab.metrics.metric import Better, Metric, Numbers
 from seqlab.metrics.resampling import SEED, interval, p_value, resampled_sums
 from seqlab.recipe import PartSettings
+from seqlab.recipe_tree import settings_of
 
 GROUPS = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
 """Names that stand for several metrics."""
@@ -137,10 +138,13 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
             if name not in registry.names("metric"):
                 hint = nearest(name.lower(), [*registry.names("metric"), *GROUPS])
                 raise RecipeError(f"unknown metric '{name}'", where="metric", hint=hint)
+            settings = settings_of("metric", name, "metric")
             cls = registry.find("metric", name)
             if name in found:
                 raise RecipeError(f"the metric '{name}' is listed twice", hint="name it once")
-            found[name] = cls(cls.Settings(kind=name) if isinstance(one, str) else one)
+            if cls.better not in ("higher", "lower"):
+                raise RecipeError(f"'better' is {cls.better!r}", where=f"metric '{name}'", hint="write higher or lower")
+            found[name] = cls(settings(kind=name) if isinstance(one, str) else one)
     if not found:
         raise RecipeError("no metric", hint=f"choose from {', '.join(sorted([*registry.names('metric'), *GROUPS]))}")
     return found

@@ -37,9 +37,10 @@ class Metric(ABC):
     def figure(self, sums: Numbers) -> float:
         """Return the figure of a text from the sums of its lines' statistics."""
 
-    @abstractmethod
     def signature(self, references: int | None) -> str:
         """Return all that a figure depends on, in sacreBLEU's format; None: the number of references varies by line."""
+        settings = self.settings.model_dump(exclude={"kind"})
+        return joined(self.settings.kind, references, {name: str(value) for name, value in settings.items()})
 
     def caution(self, hypotheses: Sequence[str]) -> str | None:
         """Return what makes the figure of these texts doubtful, or None."""
@@ -58,11 +59,11 @@ class Lower(PartSettings):
 
 def signed(name: str, references: int | None, settings: Mapping[str, str]) -> str:
     """Return the signature of a metric that is implemented here."""
-    fields = {
-        "nrefs": "var" if references is None else str(references),
-        **settings,
-        "version": f"seqlab-{seqlab.__version__}",
-    }
+    return joined(name, references, {**settings, "version": f"seqlab-{seqlab.__version__}"})
+
+
+def joined(name: str, references: int | None, settings: Mapping[str, str]) -> str:
+    fields = {"nrefs": "var" if references is None else str(references), **settings}
     return "|".join([name, *(f"{key}:{value}" for key, value in fields.items())])
 
 

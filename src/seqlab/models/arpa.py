@@ -55,7 +55,9 @@ def write_arpa(model: NGram, words: Sequence[str], path: str | Path) -> None:
     if model.settings.smoothing not in ("kneser-ney", "modified-kneser-ney"):
         # ARPA cannot express how these treat unseen contexts, or how add-k treats unseen words: other
         # programs would compute other probabilities.
-        raise RunError(f"ARPA cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney")
+        raise RunError(
+            f"an ARPA file cannot hold a model smoothed by {model.settings.smoothing}", hint="use kneser-ney"
+        )
     if len(words) != model.vocab_size:
         raise RunError(f"{len(words)} words for a vocabulary of {model.vocab_size}", hint="give one word per id")
     spelt = [BEGINS, *map(escape, words[1:])]
@@ -231,7 +233,7 @@ class _Reader:
         """Read the header: the number of n-grams of each order."""
         while self.advance() != b"\\data\\":
             if not self.line:
-                raise self.error("no \\data\\ line", hint="is it an ARPA file?")
+                raise self.error("no \\data\\ line", hint="give an ARPA file")
         sizes: list[int] = []
         while match := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", self.advance()):
             if int(match[1]) != len(sizes) + 1:

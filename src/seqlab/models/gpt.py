@@ -34,7 +34,7 @@ class GPT(TokenModel):
         width: int = Field(default=192, gt=0)
         depth: int = Field(default=4, gt=0, le=1000)
         context: int = Field(default=256, gt=0)
-        """Largest number of tokens that the model can look at."""
+        """Largest number of tokens that the model can attend to."""
         position: AnyPosition = Field(default="learned", validate_default=False)  # type: ignore[assignment]
         output: OutputSettings = Field(default={"kind": "softmax", "bias": False}, validate_default=False)  # type: ignore[assignment]
 

@@ -32,7 +32,7 @@ class MLP(TokenModel):
 
     class Settings(PartSettings):
         window: int = Field(default=8, gt=0)
-        """Number of tokens that it looks at."""
+        """Number of tokens that the model reads."""
         input: Literal["embedded", "one-hot"] = "embedded"
         """Whether tokens are embedded or one-hot vectors."""
         width: int = Field(default=64, gt=0)

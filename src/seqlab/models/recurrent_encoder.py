@@ -31,7 +31,7 @@ class RecurrentEncoder(Encoder):
         embedding: int | None = Field(default=None, gt=0)
         """Width of the embeddings; `width` by default."""
         characters: CharacterSettings = None
-        """Reader of the characters of each word, besides the word itself; none by default."""
+        """Encoder of the characters of each word, in addition to the word itself; none by default."""
         vectors: str | None = None
         """File of word vectors (GloVe, or word2vec as text) to initialise the embeddings from."""
         depth: int = Field(default=1, ge=0, le=1000)

@@ -25,7 +25,7 @@ class RecurrentLanguageModel(TokenModel):
     class Settings(PartSettings, Stack):
         width: int = Field(default=256, gt=0)
         embedding: int | None = Field(default=None, gt=0)
-        """Width of the embeddings; `width` by default. Small vocabularies need no wide ones, which halves the work."""
+        """Width of the embeddings; `width` by default. Small vocabularies need only narrow ones, at half the work."""
         dropout: float = Field(default=0.0, ge=0, lt=1)
         """Dropout of embeddings, between layers, and of the last layer's states."""
         dropout_mask: Mask = "position"

@@ -52,7 +52,7 @@ class Translator(TokenModel):
         encoder: Annotated[SerializeAsAny[PartSettings], Kind("model")]
         """Encoder, which reads the source."""
         decoder: Annotated[SerializeAsAny[PartSettings], Kind("decoder")]
-        """Decoder, which writes the target and looks at the source."""
+        """Decoder, which generates the target and attends to the source."""
 
     encoder: Encoder
     decoder: Decoder

@@ -78,7 +78,7 @@ def _slow(why: str, advice: str) -> None:
     """Warn once; not if the compiler was disabled on purpose."""
     failures.append(why)
     if os.environ.get("CXX") != "false":
-        caution(f"{why}: recurrent nets train and text is generated several times more slowly{advice}")
+        caution(f"{why}: training recurrent nets and generating text will be several times slower{advice}")
 
 
 @cache

@@ -208,7 +208,7 @@ class Buckets(Position):
         buckets: int = Field(default=32, ge=4)
         """Number of buckets, each with a bias per head."""
         farthest: int = Field(default=128, gt=1)
-        """Distance from which on all share the last bucket."""
+        """All distances from this one on share the last bucket."""
 
         @model_validator(mode="after")
         def _far_enough(self) -> Self:

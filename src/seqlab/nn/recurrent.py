@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from seqlab import registry
+from seqlab.errors import SeqlabError
 from seqlab.fusion.loop import fused
 from seqlab.fusion.trace import NotFused
 from seqlab.nn.cells import Cell, CellState
@@ -242,6 +243,10 @@ class _Window:
                 after = self.cell.step(steps[0], before)
         else:
             after = self.cell.step(steps[0], before)
+        if not isinstance(after, tuple) or len(after) != len(before):
+            found = f"{len(after)} parts" if isinstance(after, tuple) else f"a {type(after).__name__}"
+            hint = f"return a tuple of the {len(before)} parts of the state ({', '.join(self.cell.parts)})"
+            raise SeqlabError(f"step returned {found}", where=type(self.cell).__name__, hint=hint)
         if zones:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # the expected value

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from torch import Tensor, nn
 
 from seqlab.data.batching.batches import Batch
+from seqlab.errors import SeqlabError
 from seqlab.models.language_model import State
 from seqlab.recipe import PartSettings
 
@@ -38,6 +39,15 @@ class Loss:
     others: dict[str, Mean] = field(default_factory=dict)
     """Means over other things that are added to the loss, by name (in BERT: masked tokens, and pairs of sentences). An
     objective that uses them implements `counts`."""
+
+
+def checked(loss: object, objective: nn.Module) -> Loss:
+    """Return what an objective computed, or raise an error if it is not a `Loss` of tensors."""
+    if isinstance(loss, Loss) and isinstance(loss.sum, Tensor) and isinstance(loss.count, Tensor):
+        return loss
+    found = f"a Loss with the count {loss.count!r}" if isinstance(loss, Loss) else type(loss).__name__
+    hint = "return Loss(sum, count), both of them tensors"
+    raise SeqlabError(f"forward returned {found}", where=type(objective).__name__, hint=hint)
 
 
 class Objective(nn.Module, ABC):

@@ -63,7 +63,7 @@ def back_translate(
     data = _plain(run, texts)
     task = run.task
     if not isinstance(task, Writes):
-        raise RunError("this kind of task does not write texts", where=str(run.folder), hint="give a translator")
+        raise RunError("this kind of task does not generate texts", where=str(run.folder), hint="give a translator")
     task = task if choose is None else task.drawn(choose)
     written = skipped = 0
     with draft_of(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:

@@ -107,7 +107,7 @@ def _by_heart(trial: Trainer, batch: tuple[Cursor, Indices]) -> CheckupLine:
     halved = losses[-1] < 0.5 * losses[0]
     advice = "it can learn" if halved else "too slow: check training.learning_rate and the targets"
     return CheckupLine(
-        "one batch by heart", f"{losses[0]:.3f} → {losses[-1]:.3f}", f"{BY_HEART} steps: {advice}", halved
+        "overfit one batch", f"{losses[0]:.3f} → {losses[-1]:.3f}", f"{BY_HEART} steps: {advice}", halved
     )
 
 
@@ -124,4 +124,4 @@ def _cost(prepared: Prepared, trial: Trainer) -> CheckupLine:
     memory = ""
     if torch.cuda.is_available():
         memory = f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB on the device"
-    return CheckupLine("time ahead", f"{ahead / 60:.1f} minutes", f"{step * 1000:.0f} ms per step{memory}")
+    return CheckupLine("training time", f"{ahead / 60:.1f} minutes", f"{step * 1000:.0f} ms per step{memory}")

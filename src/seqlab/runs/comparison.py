@@ -107,7 +107,7 @@ def compare(
 
 
 def mixed(results: Sequence[Result], out: str | os.PathLike[str]) -> Result:
-    """Mix several trainings and return the result.
+    """Mix several runs and return the result.
 
     The weights are fitted on the held-out data, which flatters the mixture a little. Its seconds are those of all its
     parts together; its curve is a single point, where the last of them ends.

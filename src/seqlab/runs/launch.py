@@ -15,9 +15,10 @@ import torch
 import yaml
 
 import seqlab
+from seqlab import registry
 from seqlab.build import choose_device
 from seqlab.data.reading.readers import both_fingerprints
-from seqlab.errors import MemoryFull, RunError
+from seqlab.errors import RunError
 from seqlab.models.of_run import OfRun
 from seqlab.recipe import Recipe, flatten, models_in
 from seqlab.recipe_tree import RecipeTree, to_yaml
@@ -32,7 +33,7 @@ from seqlab.training.lock import Locked, RunLock
 from seqlab.training.log import Log
 from seqlab.training.manifest import FILE as MANIFEST
 from seqlab.training.manifest import Manifest, name_of, replace_recipe, settle, write_whole
-from seqlab.training.trainer import Silence, Trainer, Watcher, is_over
+from seqlab.training.trainer import Diverged, Silence, Trainer, Watcher, is_over
 
 
 def train(
@@ -77,7 +78,7 @@ def _fit(
     ranks.wait()  # before the first rank writes anything
     if existing is None:
         prepared = prepare(recipe, device, watcher)
-        remembered = {} if code is None else use_code(code)
+        remembered = {} if code is None or not _names_own_classes(recipe.to_dict()) else use_code(code)
         recipe = filled(prepared.budgeted(ranks, watcher), ranks, {**remembered, **prepared.notes})
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
@@ -93,6 +94,13 @@ def _fit(
         ranks.wait()
         fitting.run()
     return recipe
+
+
+def _names_own_classes(value: Any) -> bool:
+    """Whether a recipe, or a part of one, names a class that was registered from outside."""
+    if isinstance(value, Mapping):
+        return any(map(_names_own_classes, value.values()))
+    return any(map(_names_own_classes, value)) if isinstance(value, list) else registry.own(value)
 
 
 def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | Mapping[str, Any]) -> Recipe:
@@ -172,13 +180,13 @@ def clear(folder: Path, names: Collection[str] | None = None) -> None:
 
 @contextmanager
 def _begun(folder: Path, recipe: Recipe, task: Task) -> Iterator[None]:
-    """Create a run folder, and clear it if training runs out of memory before it has saved anything."""
+    """Create a run folder, and clear it if training fails before it has saved anything."""
     create_run(folder, recipe, task)
     try:
         yield
-    except MemoryFull:
-        if not Checkpoints(folder).steps():
-            clear(folder)
+    except Exception as error:
+        if not isinstance(error, Diverged) and not Checkpoints(folder).steps():
+            clear(folder)  # what Diverged has logged is worth a look
         raise
 
 

@@ -91,7 +91,8 @@ def _check(parts: Sequence[Run], weights: Sequence[float] | None) -> None:
             what = f"its tokenizer differs from that of {first.folder}"
             raise RunError(what, where=str(part.folder), hint="mix runs that were trained with the same tokenizer")
         if _reading(part) != _reading(first):
-            raise RunError(f"its task differs from that of {first.folder}", where=str(part.folder))
+            what, hint = f"its task differs from that of {first.folder}", "mix runs of the same task"
+            raise RunError(what, where=str(part.folder), hint=hint)
         if not part.model.normalised:
             what, hint = "its scores are not probabilities (stupid backoff)", "choose another model.smoothing"
             raise RunError(what, where=str(part.folder), hint=hint)

@@ -37,7 +37,7 @@ from seqlab.metrics.lengths import by_length
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
-from seqlab.recipe_tree import RecipeTree
+from seqlab.recipe_tree import RecipeTree, to_yaml
 from seqlab.tasks.abilities import Answers, Forecasts, Writes
 from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Examinable, Outcome
@@ -46,7 +46,8 @@ from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.evaluation import evaluate
 from seqlab.training.log import read_log
-from seqlab.training.manifest import check_run
+from seqlab.training.manifest import check_run, replace_recipe
+from seqlab.training.measuring import figures as figures_of
 
 Answer = dict[str, Any]
 
@@ -86,7 +87,10 @@ class Run:
     def model(self) -> LanguageModel:
         """The body, as trained."""
         if not isinstance(self.objective.body, LanguageModel):
-            raise RunError(f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder))
+            hint = "give a run of a language model or a translator"
+            raise RunError(
+                f"model '{self.recipe.model.kind}' does not predict tokens", where=str(self.folder), hint=hint
+            )
         return self.objective.body
 
     @property
@@ -136,15 +140,15 @@ class Run:
         needed to interpret the metrics are returned as `notes` and raised as warnings (`seqlab.errors.Caution`).
         """
         if metrics and not isinstance(self.task, Writes):
-            what = f"writes no texts to score by {' and '.join(metrics)}"
-            hint = "leave these metrics out: they need a task that writes texts, such as translation"
+            what = f"generates no texts to score by {' and '.join(metrics)}"
+            hint = "leave these metrics out: they need a task that generates texts, such as translation"
             raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
         totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
-        figures: dict[str, Any] = {**self.task.metrics(totals, split)}
+        figures: dict[str, Any] = figures_of(self.task, totals, split)
         known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap"))]
         notes: list[str] = [note for note in known if note]
         for note in notes:
@@ -187,7 +191,8 @@ class Run:
             rows = batch_size or self.recipe.training.batch_size
             return lines_read(self.objective, split, self.tokenizer, rows, self.device)
         if not isinstance(self.task, Examinable):
-            raise RunError("its task does not report the outcome of each example", where=str(self.folder))
+            hint = "leave out --errors, or give the task a method outcomes(objective, batch)"
+            raise RunError("its task does not report the outcome of each example", where=str(self.folder), hint=hint)
         task, objective = self.task, self.answering
         return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
 
@@ -419,7 +424,7 @@ def load(
     objective = build(recipe, task)
     snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
     if snapshot is None:
-        raise RunError("has no intact checkpoint", where=str(path), hint="continue the training with --resume")
+        raise RunError("has no intact checkpoint", where=str(path), hint="continue with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
     return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
 
@@ -485,11 +490,8 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
     except OSError as error:
         raise SeqlabError(f"--code {file}: {error.strerror}", hint="give a Python file") from None
     if digest in _running:
-        what, hint = (
-            "the file trains or loads a run while it is being imported",
-            'write that below `if __name__ == "__main__":`',
-        )
-        raise SeqlabError(what, where=f"--code {file}", hint=hint)
+        what = "the file trains or loads a run while it is being imported"
+        raise SeqlabError(what, where=f"--code {file}", hint='write that below `if __name__ == "__main__":`')
     if digest not in _used:
         _running.add(digest)
         try:
@@ -511,6 +513,7 @@ def _execute(file: Path) -> None:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses and pydantic look up the names in annotations
+    sys.path.insert(0, str(file.resolve().parent))  # it may import its neighbours
     try:
         loader.exec_module(module)
     except SeqlabError:
@@ -520,6 +523,8 @@ def _execute(file: Path) -> None:
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         where = f"--code {file}" + (f", line {line}" if line else "")
         raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="correct the file") from error
+    finally:
+        sys.path.remove(str(file.resolve().parent))
 
 
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
@@ -531,9 +536,27 @@ def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     environment = RecipeTree.load(folder / "recipe.yaml").data.get("environment")
     known = environment if isinstance(environment, dict) else {}
     expected = known.get("code_sha256")
-    if expected is not None and given != expected and expected not in _used:
-        raise RunError(
-            f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)",
-            where=str(folder),
-            hint="give the same file with --code",
-        )
+    if expected is None or given == expected or expected in _used:
+        return
+    if given is None:
+        what = f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)"
+        raise RunError(what, where=str(folder), hint="give the same file with --code")
+    versions = f"sha256 {str(expected)[:12]}… then, {given[:12]}… now"
+    raise RunError(
+        f"was trained with another version of {known.get('code')} ({versions})",
+        where=str(folder),
+        hint=f"put that version back, or accept the new one: seqlab accept {folder} --code {code}",
+    )
+
+
+def accept_code(folder: Path, code: str | os.PathLike[str]) -> dict[str, str]:
+    """Record another version of the file that a run was trained with; return the difference."""
+    written = RecipeTree.load(folder / "recipe.yaml").data
+    known, now = written.get("environment"), use_code(code)
+    before = known.get("code_sha256") if isinstance(known, dict) else None
+    if before is None:
+        raise RunError("was trained without custom code", where=str(folder), hint="leave --code out")
+    if before == now["code_sha256"]:
+        return {}
+    replace_recipe(folder, to_yaml({**written, "environment": {**written["environment"], **now}}))
+    return {now["code"]: f"changed (sha256 {str(before)[:12]}… then, {now['code_sha256'][:12]}… now)"}

@@ -13,6 +13,7 @@ from seqlab.data.batching.batches import Batch, Examples
 from seqlab.data.batching.order import Indices
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
+from seqlab.errors import SeqlabError
 
 TOKENS_A_ROW = 64
 """A batch holds at most this many tokens times the maximum number of rows."""
@@ -45,6 +46,9 @@ def each_example(
             with torch.no_grad():
                 tensors = Batch(split.batch(batch, Key(0, 0)), records=[own[index] for index in batch.tolist()])
                 answers = ask(tensors.to(device))
+            if len(answers) != len(batch):
+                hint = "return one for each row of the batch"
+                raise SeqlabError(f"{len(answers)} answers to {len(batch)} examples", hint=hint)
             found |= dict(zip(batch.tolist(), answers, strict=True))
         yield from (found[index] for index in indices.tolist())
 

@@ -122,7 +122,9 @@ class Forecasting(Task, Forecasts):
             raise RecipeError("this model can only forecast what follows a whole window", where="model.kind", hint=hint)
         if mode == "answer" and body.needs_past:
             hint = "choose another model.kind"
-            raise RecipeError("this model continues the past, which answers do not have", where="model.kind", hint=hint)
+            raise RecipeError(
+                "this model continues a series, so it cannot give an answer", where="model.kind", hint=hint
+            )
 
     # ------------------------------------------------------------------ examples
 
@@ -162,7 +164,8 @@ class Forecasting(Task, Forecasts):
         layout = self._layout(own, named)
         read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
         if len(read.columns) != len(self.columns):
-            what = f"{len(read.columns)} columns, but the model reads {len(self.columns)} ({', '.join(self.columns)})"
+            own_columns = f"{len(self.columns)} ({', '.join(self.columns)})"
+            what = f"the data have {len(read.columns)} columns, but the model reads {own_columns}"
             raise DataError(what, where=read.parts[0].series.name, hint="give the same columns as in training")
         return read.ordered(self.columns).parts
 
@@ -171,7 +174,7 @@ class Forecasting(Task, Forecasts):
         own, length = self.settings, len(part.series.values)
         found = places(length, part.first, own.window, own.horizon, stride)
         if not found:
-            what = f"{length - part.first} steps are too few to forecast {own.horizon} of them"
+            what = f"{length - part.first} steps are too few to forecast {own.horizon}"
             hint = "lower task.horizon, change the held-out share (data.hold_out), or leave the series out"
             raise DataError(what, where=part.series.name, hint=hint)
         return found

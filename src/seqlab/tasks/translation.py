@@ -119,8 +119,8 @@ class Translation(Task, Writes):
         metrics: list[str] = Field(default=["bleu", "chrf", "exact"])
         """Metrics that `seqlab evaluate` computes."""
         best: str = "loss"
-        """What chooses the best checkpoint: the held-out loss, or a metric such as `bleu` of the texts written for the
-        first held-out pairs. A metric takes time in addition to `training.budget`: the budget is measured on an
+        """What chooses the best checkpoint: the held-out loss, or a metric such as `bleu` of the texts generated for
+        the first held-out pairs. A metric takes time in addition to `training.budget`: the budget is measured on an
         untrained model, whose texts are much longer than those of a trained one."""
         judged: int = Field(default=500, gt=0)
         """Maximum number of held-out pairs that `best` is measured on."""

@@ -35,7 +35,7 @@ class CharacterTokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "character"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Maximum size of the vocabulary: the rarest characters become `<unk>`. None keeps all."""
+        """Maximum size of the vocabulary: the rarest characters become `<unk>`. Null keeps all."""
         not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit characters
 
     kind = "character"

@@ -46,8 +46,8 @@ class ClassicBPETokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "classic-bpe"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS), le=MOST_SYMBOLS)
-        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. None: no maximum,
-        merging stops when no pair is frequent enough."""
+        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. If null,
+        merging stops only when no pair is frequent enough."""
         min_frequency: int = Field(default=2, ge=1)
         """Minimum number of occurrences for a pair to be merged."""
         word_end: Literal["glued", "apart"] = "glued"

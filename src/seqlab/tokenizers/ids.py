@@ -27,7 +27,7 @@ class IdTokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "ids"
         vocab_size: int | None = Field(default=None, gt=1, le=MOST)
-        """Number of ids plus one for `<end>`: 257 for bytes. None: as many as the largest number in the data needs."""
+        """Number of ids plus one for `<end>`: 257 for bytes. If null, what the largest number in the data needs."""
         not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit symbols
 
     kind = "ids"

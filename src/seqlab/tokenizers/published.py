@@ -233,7 +233,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     try:
         tree = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"broken JSON ({error})", where=str(path), hint=AGAIN) from None
+        raise DataError(f"invalid JSON ({error})", where=str(path), hint=AGAIN) from None
     if not isinstance(tree, Mapping):
         raise DataError("not a JSON object {...}", where=str(path), hint=AGAIN)
     return tree

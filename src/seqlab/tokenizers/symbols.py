@@ -25,7 +25,7 @@ class SymbolTokenizer(PatternTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "symbols"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Maximum size of the vocabulary: the rarest symbols become `<unk>`. None keeps all."""
+        """Maximum size of the vocabulary: the rarest symbols become `<unk>`. Null keeps all."""
         not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit symbols
         split: Literal["whitespace", "comma"] = "whitespace"
         """What separates symbols: whitespace only, or commas as well (comma)."""

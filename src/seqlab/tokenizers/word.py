@@ -36,7 +36,7 @@ class WordTokenizer(PatternTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "word"
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        """Maximum size of the vocabulary: the rarest words become `<unk>`. None keeps all."""
+        """Maximum size of the vocabulary: the rarest words become `<unk>`. Null keeps all."""
         not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit words
         split: Literal["whitespace", "punctuation"] = "punctuation"
         """Split only at whitespace (for text that is already tokenised), or also around punctuation."""

@@ -87,15 +87,15 @@ class WordPieceTokenizer(LibraryTokenizer):
     class Settings(TokenizerSettings):
         kind: str = "wordpiece"
         vocab_size: int | None = Field(default=1024, gt=len(SPECIALS))
-        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. None: no maximum,
-        merging stops when no pair is frequent enough."""
+        """Maximum size of the vocabulary; if it is too small, the rarest characters become `<unk>`. If null,
+        merging stops only when no pair is frequent enough."""
         min_frequency: int | None = Field(default=None, ge=1)
-        """Minimum number of occurrences for a pair to be merged. None: a threshold that falls while there is room."""
+        """Minimum number of occurrences for a pair to be merged. If null, the threshold falls while there is room."""
         dictionary: int = Field(default=DICTIONARY, gt=0)
         """Total characters of the distinct words to learn from; if there are more, the rarest words are left out."""
         lowercase: bool = False
         strip_accents: bool | None = None
-        """Whether to remove accents (é → e). None: the same as `lowercase`."""
+        """Whether to remove accents (é → e). If null, the same as `lowercase`."""
         split_cjk: bool = True
         """Whether each Chinese character is a word."""
         vocab: str | None = None

@@ -137,7 +137,7 @@ class Checkpoints:
         try:
             return self._read(step)
         except FileNotFoundError:
-            hint = f"there are checkpoints of steps {there}" if there else "continue training with --resume"
+            hint = f"there are checkpoints of steps {there}" if there else "continue with --resume"
             raise RunError(f"has no checkpoint of step {step}", where=str(self.run), hint=hint) from None
         except Damaged as error:
             raise RunError(str(error), hint=f"there are checkpoints of steps {there}") from None

@@ -7,7 +7,7 @@ import torch
 
 from seqlab.data.batching.batches import Split
 from seqlab.data.randomness import Key
-from seqlab.objectives.objective import Objective
+from seqlab.objectives.objective import Objective, checked
 from seqlab.training.distributed import ALONE, Ranks
 
 
@@ -28,7 +28,7 @@ def evaluate(
         own = np.array_split(indices, ranks.world)[ranks.rank]
         weight = 1.0 if len(own) else 0.0  # a rank without rows reads one that does not count
         batch = split.batch(own if len(own) else indices[:1], Key(0, 0)).to(device)
-        loss = objective(batch, carried if order.carries and cursor.batch else None)
+        loss = checked(objective(batch, carried if order.carries and cursor.batch else None), objective)
         carried = loss.state if order.carries else None
         sums = {"sum": loss.sum, "count": loss.count, **loss.parts}
         for name, mean in loss.others.items():

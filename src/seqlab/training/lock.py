@@ -24,7 +24,7 @@ PATIENCE = 1.0
 
 
 class Locked(RunError):
-    """Another process is writing into the run folder."""
+    """Another process is writing to the run folder."""
 
 
 class RunLock:
@@ -44,7 +44,7 @@ class RunLock:
         except BlockingIOError:
             self._close()
             raise Locked(
-                f"{_holder(self.path)} is writing into this run",
+                f"{_holder(self.path)} is writing to this run",
                 where=str(folder),
                 hint="wait until it ends, or choose another --out",
             ) from None
@@ -53,7 +53,7 @@ class RunLock:
                 self.release()
                 hint = "choose another --out, or free disk space"
                 raise RunError(f"cannot write here ({error.strerror})", where=str(folder), hint=hint) from None
-            said(f"{folder}: this file system does not support locks; make sure that nothing else writes into the run")
+            said(f"{folder}: this file system does not support locks; make sure that nothing else writes to the run")
 
     def _take(self) -> None:
         """Take the lock; try again if another process has just removed the folder, a parent, or the lock file."""

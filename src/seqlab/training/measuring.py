@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from seqlab.data.batching.batches import Split
+from seqlab.errors import SeqlabError
 from seqlab.objectives.objective import Objective
 from seqlab.tasks.abilities import Writes
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, Totals
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
 
@@ -16,10 +17,20 @@ def measured(
     objective: Objective, task: Task, split: Split, rows: int, device: torch.device, ranks: Ranks = ALONE
 ) -> dict[str, float]:
     """Return the task's metrics; if `task.metric` needs answers, the first rank scores them."""
-    metrics = task.metrics(evaluate(objective, split, rows, device, ranks), split)
+    metrics = figures(task, evaluate(objective, split, rows, device, ranks), split)
     if task.metric not in metrics:
         metrics[task.metric] = judged(objective, task, split, rows, device, ranks)
     return metrics
+
+
+def figures(task: Task, totals: Totals, split: Split) -> dict[str, float]:
+    """Return the metrics of a task, or raise an error if one that is needed is missing."""
+    found, name = task.metrics(totals, split), type(task).__name__
+    needed = ["loss"] if isinstance(task, Writes) else ["loss", task.metric]
+    if missing := [one for one in needed if one not in found]:
+        hint = f"add it; there are {', '.join(map(repr, found))}"
+        raise SeqlabError(f"metrics() does not return {missing[0]!r}", where=name, hint=hint)
+    return found
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from seqlab.recipe import PartSettings
 
 class WarmUp(PartSettings):
     warmup: int | float = Field(default=0, ge=0)
-    """Steps over which the rate rises linearly from zero; below 1, the share of all steps."""
+    """Steps over which the rate rises linearly from zero; a value below 1 is a share of all steps."""
 
     @field_validator("warmup")
     @classmethod

@@ -84,7 +84,10 @@ class Board:
 def check_installed(on: bool) -> None:
     """Check, before anything is written, that event files can be written."""
     if on and importlib.util.find_spec("tensorboard") is None:
-        what, hint = "TensorBoard is not installed", "pip install 'seqlab[tensorboard]', or leave the key out"
+        what, hint = (
+            "TensorBoard is not installed",
+            "install it: pip install 'seqlab[tensorboard]', or leave the key out",
+        )
         raise RecipeError(what, where="training.tensorboard", hint=hint)
 
 

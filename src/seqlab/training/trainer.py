@@ -27,7 +27,7 @@ from seqlab.data.randomness import Key, mix
 from seqlab.errors import RecipeError, RunError, SeqlabError
 from seqlab.models.language_model import State
 from seqlab.nn.recording import remarks
-from seqlab.objectives.objective import Objective
+from seqlab.objectives.objective import Objective, checked
 from seqlab.recipe import TrainingSettings
 from seqlab.tasks.task import Task
 from seqlab.training.checkpoint import Checkpoints, Snapshot, load_optimizer, optimizer_tensors
@@ -226,11 +226,11 @@ class Trainer:
             more = number < len(pieces) - 1  # ranks exchange gradients with the last piece only
             waiting = self.strategy.gathering(self.wrapped) if more else nullcontext()
             with waiting, _precision(self.settings.precision, self.device):
-                loss = self.wrapped(batch, state)
+                loss = checked(self.wrapped(batch, state), self.objective)
                 total = loss.sum
                 for name, mean in loss.others.items():
                     total = total + self._ratio(ratios, name) * mean.sum
-                (total * weight).backward()
+                (total * weight).backward()  # type: ignore[no-untyped-call]
             self.carried[number] = loss.state.detach() if self.order.carries and loss.state else None
             sums += torch.stack([total.detach().float(), loss.count.float()]) * weight
         return float(sums[0]), float(sums[1])
@@ -500,14 +500,14 @@ class Trainer:
             raise RunError(
                 f"{what}: the learning rate of the steps so far depends on the total ({on})",
                 where=str(self.checkpoints.run),
-                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be prolonged",
+                hint=f"{hint}; a run with 'training.schedule={{kind: constant, warmup: 100}}' can be extended",
             )
         pace = self.objective.pace
         if any(pace(step / steps) != pace(step / self.steps) for step in range(done)):
             raise RunError(
                 f"{what}: the objective of the steps so far depends on the total (objective.forcing)",
                 where=str(self.checkpoints.run),
-                hint=f"{hint}; a run with objective.forcing.shape=constant can be prolonged",
+                hint=f"{hint}; a run with objective.forcing.shape=constant can be extended",
             )
 
     @contextmanager

@@ -52,7 +52,7 @@ def test_digits_without_the_library(monkeypatch):
     from seqlab.data.builtin.digits import digits
 
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(DataError, match=r"need scikit-learn; pip install 'seqlab\[images\]'"):
+    with pytest.raises(DataError, match=r"need scikit-learn; install it: pip install 'seqlab\[images\]'"):
         list(digits())
 
 

@@ -90,7 +90,10 @@ def test_the_fingerprint_is_of_both_files(write):
     [
         ({"train": "a"}, r"a\.de: 3 lines, but a\.en has 2; each line must correspond to the same line"),
         ({"train": "a", "columns": {"source": "de", "target": "fr"}}, r"no file 'a\.fr' beside 'a\.de'"),
-        ({"train": "a", "columns": {"source": "de"}}, r"a\.\{de\}: which file is 'target'\?.*data\.columns\.target"),
+        (
+            {"train": "a", "columns": {"source": "de"}},
+            r"a\.\{de\}: no file is given for 'target'; .*data\.columns\.target",
+        ),
         ({"train": "a", "columns": {}}, r"no file or folder 'a'; found a\.de, a\.en; to read two side by side"),
         ({"train": "b"}, "no file or folder 'b'"),
         ({"train": "b", "format": "aligned"}, "no aligned files 'b'"),
@@ -160,7 +163,7 @@ def test_two_columns_without_a_header_are_source_and_target(write):
         (
             "de\ten\na\tb\n",
             {},
-            r"line 1: is 'de', 'en' a header\?; data\.columns={source: de, target: en} if it is, {sou",
+            r"line 1: 'de', 'en' may be a header or a pair; set data\.columns={source: de, target: en} if it is a h",
         ),
         ("a b\tc\td\ne f\tg\th\n", {}, "no column 'source'.*without a header, columns are numbered from 0"),
         ("a\tb\n", {"columns": {"source": 0, "target": 2}}, r"line 1: no column '2'.*\(valid: -1, -2, 0, 1\)"),

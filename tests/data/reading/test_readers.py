@@ -265,7 +265,7 @@ def test_of_many_files_whole_ones_are_held_out(write, tmp_path):
 
 
 def test_too_few_lines(write):
-    with pytest.raises(DataError, match=r"give data\.valid"):
+    with pytest.raises(DataError, match=r"set data\.valid"):
         parts(write("a.txt", "one\ntwo\n"), documents="line")
 
 

@@ -23,7 +23,7 @@ def digits(permuted: bool = False) -> Iterator[Document]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise DataError("the digits need scikit-learn", hint="pip install 'seqlab[images]'") from None
+        raise DataError("the digits need scikit-learn", hint="install it: pip install 'seqlab[images]'") from None
     places = np.arange(PIXELS)
     order = permute(places, PIXELS, ORDER_KEY) if permuted else places
     pixels, labels = load_digits(return_X_y=True)

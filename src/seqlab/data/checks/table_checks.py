@@ -72,7 +72,7 @@ class TableCheck:
         """Check an array that holds series: floats, or more than two axes."""
         array = mapped(self.path)
         if array.dtype.kind not in "iufb":
-            raise DataError(f"an array of {array.dtype}", where=self.file, hint="give an array of numbers")
+            raise DataError(f"the array has the type {array.dtype}", where=self.file, hint="give an array of numbers")
         for start in range(0, len(array), PIECE):
             holes = np.argwhere(~np.isfinite(array[start : start + PIECE]))
             room = self.findings.room("missing number")

@@ -44,8 +44,8 @@ class Aligned:
 
     def file(self, role: str) -> Path:
         if role not in self.suffixes:
-            hint = f"give its suffix: data.columns.{role}"
-            raise DataError(f"which file is '{role}'?", where=str(self), hint=hint)
+            hint = f"set data.columns.{role} to the suffix of its file"
+            raise DataError(f"no file is given for '{role}'", where=str(self), hint=hint)
         if role not in self.files:
             hint = f"set data.columns.{role} to the suffix of an existing file"
             raise DataError(f"no file '{self.stem}.{self.suffixes[role]}' beside '{self.paths[0]}'", hint=hint)

@@ -20,7 +20,9 @@ PIECE = 1 << 18
 def mapped(path: Path) -> NDArray[Any]:
     """Memory-map an array, which may be larger than memory. Object arrays, which need unpickling, are rejected."""
     if path.suffix.lower() == ".gz":
-        raise DataError("a packed .npy file cannot be memory-mapped", where=str(path), hint="unpack it: gunzip FILE")
+        raise DataError(
+            "a compressed .npy file cannot be memory-mapped", where=str(path), hint="decompress it: gunzip FILE"
+        )
     try:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
@@ -37,10 +39,10 @@ def opened_array(path: Path) -> NDArray[Any]:
     array = mapped(path)
     if array.ndim not in (1, 2):
         hint = "reshape it to (length,) for one sequence or (rows, length) for several"
-        raise DataError(f"an array with {array.ndim} axes {array.shape}", where=str(path), hint=hint)
+        raise DataError(f"the array has {array.ndim} axes {array.shape}, not 1 or 2", where=str(path), hint=hint)
     if array.dtype.kind not in "iuU":
-        hint = "give integers (or strings): quantise it, for example with array.round().astype(int)"
-        raise DataError(f"an array of {array.dtype}", where=str(path), hint=hint)
+        hint = "quantise it, for example with array.round().astype(int)"
+        raise DataError(f"the array has the type {array.dtype}, not integers or strings", where=str(path), hint=hint)
     return array
 
 

@@ -41,7 +41,8 @@ def columns_of(roles: Iterable[str], named: Mapping[str, str | int], format: str
         column = named.get(role, COLUMNS[format].get(role))
         if column is None:
             hint = f"set data.columns.{role} to a number, counted from 0 (or -1 from the end)"
-            raise DataError(f"which column is '{role}'? Columns have no names in this format", where=file, hint=hint)
+            what = f"no column is given for '{role}', and columns have no names in this format"
+            raise DataError(what, where=file, hint=hint)
         try:
             found[role] = int(column)
         except ValueError:

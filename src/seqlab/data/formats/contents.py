@@ -87,7 +87,7 @@ def records_of(path: Path | Aligned, asked: Asked, start: int = 0, stop: int | N
         yield record
     if none:
         what = "empty file" if bytes_in(path) == 0 else "no records"
-        raise DataError(what, where=str(path), hint="remove it or fill it")
+        raise DataError(what, where=str(path), hint="remove it, or add data to it")
 
 
 # ---------------------------------------------------------------------- where a file can be cut

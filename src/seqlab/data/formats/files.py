@@ -62,12 +62,14 @@ def find_files(source: str, also: Iterable[str] = ()) -> list[Path]:
     elif glob.has_magic(source):
         found = (Path(name) for name in glob.iglob(str(path), recursive=True))
     elif path.exists():
-        raise DataError("neither a file nor a folder", where=source, hint="give a regular file: it is read twice")
+        raise DataError(
+            "neither a file nor a folder", where=source, hint="give a regular file, because it is read twice"
+        )
     else:
         raise DataError(f"no file or folder '{source}'", hint=_similar(path, also))
     files = sorted(file for file in found if file.is_file() and _wanted(file, path))
     if not files:
-        raise DataError("no non-empty files here", where=source, hint="check the path or the pattern")
+        raise DataError("no non-empty files found", where=source, hint="check the path or the pattern")
     return files
 
 

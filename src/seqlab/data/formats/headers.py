@@ -33,8 +33,10 @@ def choose_columns(
         if len(first) == len(PAIR) and not set(first) & set(PAIR):
             if all(NAME.fullmatch(cell) for cell in first) and first[0] != first[1]:
                 hint = (
-                    f"data.columns={{source: {first[0]}, target: {first[1]}}} if it is, {{source: 0, target: 1}} if not"
+                    f"set data.columns={{source: {first[0]}, target: {first[1]}}} if it is a header, "
+                    "{source: 0, target: 1} if not"
                 )
-                raise DataError(f"is '{first[0]}', '{first[1]}' a header?", where=f"{file}, line 1", hint=hint)
+                what = f"'{first[0]}', '{first[1]}' may be a header or a pair"
+                raise DataError(what, where=f"{file}, line 1", hint=hint)
             return Chosen({role: str(PAIR.index(role)) for role in roles}, header=False)
     return Chosen({role: str(named.get(role, role)) for role in roles})

@@ -21,7 +21,7 @@ class Parquet:
         self.path, self.arrow = path, _arrow(path)
         if path.suffix.lower() == ".gz":
             raise DataError(
-                "a packed .parquet file cannot be read in parts", where=str(path), hint="unpack it: gunzip FILE"
+                "a compressed .parquet file cannot be read in parts", where=str(path), hint="decompress it: gunzip FILE"
             )
         with self._faults():
             self.file = self.arrow.parquet.ParquetFile(path)
@@ -91,6 +91,6 @@ def _arrow(path: Path) -> Any:
         import pyarrow.parquet
         import pyarrow.types
     except ImportError:
-        what, hint = "reading it needs pyarrow, which is not installed", "pip install 'seqlab[parquet]'"
+        what, hint = "reading it needs pyarrow, which is not installed", "install it: pip install 'seqlab[parquet]'"
         raise DataError(what, where=str(path), hint=hint) from None
     return pyarrow

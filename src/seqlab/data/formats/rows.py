@@ -47,9 +47,9 @@ def json_rows(lines: Lines) -> Iterator[Row]:
         try:
             cells = json.loads(text)
         except json.JSONDecodeError as error:
-            yield Row(number, fault=f"broken JSON ({error.msg})", column=error.colno)
+            yield Row(number, fault=f"invalid JSON ({error.msg})", column=error.colno)
         except (RecursionError, ValueError) as error:  # nested too deeply, or a number with too many digits
-            yield Row(number, fault=f"broken JSON ({error})")
+            yield Row(number, fault=f"invalid JSON ({error})")
         else:
             if isinstance(cells, dict):
                 yield Row(number, cells)

@@ -75,7 +75,7 @@ class Layout:
 
 def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
     if size_of(path) == 0:
-        raise DataError("empty file", where=str(path), hint="remove it or fill it")
+        raise DataError("empty file", where=str(path), hint="remove it, or add data to it")
     format = format_in(path, data)
     if format in ("npy", "txt") and layout.columns and not any(name.isdecimal() for name in layout.columns):
         layout = replace(layout, columns=None, keep_time=True)  # columns have no names here: use all of them, in order
@@ -85,7 +85,7 @@ def series_of(path: Path, data: DataSettings, layout: Layout) -> Found:
         raise DataError("a .fasta file has letters, not numbers", where=str(path), hint="give a table or an array")
     rows = list(_rows(path, format, data))
     if not rows:
-        raise DataError("no rows", where=str(path), hint="remove it or fill it")
+        raise DataError("no rows", where=str(path), hint="remove it, or add data to it")
     if layout.row == "series" or (format == "txt" and data.documents == "line"):
         return _rows_as_series(rows, path, layout, ragged=format == "txt")
     return _rows_as_steps(rows, path, layout)
@@ -237,10 +237,10 @@ def _of_array(path: Path, layout: Layout) -> Found:
             raise DataError(f"an array has no column '{value}'", where=str(path), hint=f"omit {key}, or give a table")
     array = mapped(path)
     if array.dtype.kind not in "iufb":
-        raise DataError(f"an array of {array.dtype}", where=str(path), hint="give an array of numbers")
+        raise DataError(f"the array has the type {array.dtype}", where=str(path), hint="give an array of numbers")
     if array.ndim == 0 or array.ndim > 3 or array.size == 0:
         hint = "reshape it to (steps,), (steps, variables) or (series, steps, variables)"
-        raise DataError(f"an array of shape {array.shape}", where=str(path), hint=hint)
+        raise DataError(f"the array has the shape {array.shape}", where=str(path), hint=hint)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim == 2:

@@ -247,7 +247,9 @@ def sources(data: DataSettings, split: Split) -> list[Source]:
     left = [source for key, source in found.items() if isinstance(source, str) or key not in valid]
     if not left:
         where = ", ".join(str(source) for source in found.values())
-        raise DataError("train and valid are the same files", where=where, hint="omit data.valid to hold out a part")
+        raise DataError(
+            "data.train and data.valid are the same files", where=where, hint="omit data.valid to hold out a part"
+        )
     return left
 
 
@@ -295,7 +297,7 @@ def _chain(sources: list[Source], asked: Asked, split: Split) -> Iterator[Record
     for name in sources:
         if isinstance(name, str):
             if synthetic.is_synthetic(name):
-                raise DataError(f"'{name}' is numeric series, not text", hint="use task.kind=forecasting to read it")
+                raise DataError(f"'{name}' holds numeric series, not text", hint="use task.kind=forecasting to read it")
             for document in sets.documents(name, split):
                 yield from _of_document(document, name, asked)
 

@@ -85,7 +85,7 @@ def _agreed(found: Sequence[Found]) -> tuple[str, ...]:
     first = found[0]
     for one in found:
         if len(one.columns) != len(first.columns):
-            what = f"the numeric columns are {', '.join(one.columns)}, but elsewhere {', '.join(first.columns)}"
+            what = f"the numeric columns are {', '.join(one.columns)}, but {', '.join(first.columns)} in other files"
             raise DataError(what, where=one.series[0].name, hint="choose them with task.columns=[...]")
     return first.columns
 
@@ -96,7 +96,7 @@ def _held_out(
     if whole or len(series) >= FEWEST_DOCUMENTS:
         if len(series) < 2:
             what = "a single series cannot be cut to hold out a part"
-            raise DataError(what, where=series[0].name, hint="give data.valid")
+            raise DataError(what, where=series[0].name, hint="set data.valid")
         count = min(len(series) - 1, max(1, round(share * len(series))))
         chosen = set(permute(np.arange(count), len(series), key=0).tolist())
         return [SeriesPart(one) for number, one in enumerate(series) if (number in chosen) == (split == "valid")]

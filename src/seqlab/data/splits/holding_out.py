@@ -181,7 +181,7 @@ def choose(files: Files, asked: Asked) -> HeldOut:
             return chosen
     if data.hold_out_by is not None:
         what = f"its {data.hold_out_by}s are all the same"
-        raise DataError(what, where=_names(files), hint="omit data.hold_out_by, or give data.valid")
+        raise DataError(what, where=_names(files), hint="omit data.hold_out_by, or set data.valid")
     return HeldOut("number", ends=cut_up, alike=True)
 
 
@@ -366,10 +366,10 @@ def _names(files: Files) -> str:
 
 
 def _too_little(files: Files) -> DataError:
-    return DataError("too little data to hold out a part", where=_names(files), hint="give data.valid")
+    return DataError("too little data to hold out a part", where=_names(files), hint="set data.valid")
 
 
 def _nothing(files: Files, data: DataSettings, split: Split) -> DataError:
     what = "nothing is left to train on" if split == "train" else "nothing is held out"
     what += f" by data.hold_out_by={data.hold_out_by} and data.hold_out_below={data.hold_out_below}"
-    return DataError(what, where=_names(files), hint="give held-out data: data.valid, or --data")
+    return DataError(what, where=_names(files), hint="give held-out data with data.valid or --data")

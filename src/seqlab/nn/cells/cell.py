@@ -34,7 +34,7 @@ class Cell(nn.Module, ABC):
 
     def __init__(self, input_width: int, width: int, settings: PartSettings | None = None) -> None:
         super().__init__()
-        self.input_width, self.width = input_width, width
+        self.input_width, self.width, self.settings = input_width, width, settings or self.Settings()
         self.input = nn.Linear(input_width, self.blocks * width)
         self.recurrent = orthogonal(nn.Linear(width, self.blocks * width, bias=False))
         nn.init.zeros_(self.input.bias)
