@@ -6,7 +6,7 @@
     echo "Thursday, March 5, 2015" | seqlab predict runs/again --lines --code own_task.py
 
 A task turns the records of files into batches, and the sums of an evaluation into the figures that people read. An
-objective says what to minimise. Everything else is as for the tasks of seqlab: training, checkpoints, error reports.
+objective says what to minimise. Training, checkpoints, predictions and error reports then work as for built-in tasks.
 """
 
 import random
