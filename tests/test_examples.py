@@ -20,6 +20,8 @@ PICTURES = {
     "compare.ipynb": ["curves.png", "surprise.png"],
 }
 """What an example leaves behind."""
+LONGER = {"own_task.py": 180}
+"""Most lines of scripts that need more than 80: a task has many methods."""
 
 
 def name_of(path):
@@ -86,4 +88,5 @@ def test_each_example_has_its_line():
 
 def test_scripts_are_short():
     for script in SCRIPTS:
-        assert len(script.read_text(encoding="utf-8").splitlines()) <= 80, script.name
+        lines = script.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= LONGER.get(script.name, 80), script.name

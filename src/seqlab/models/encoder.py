@@ -31,7 +31,12 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """A model whose state at each position may depend on the whole sequence. `self` keeps nothing between calls."""
+    """A model whose state at each position may depend on the whole sequence. `self` keeps nothing between calls.
+
+    Constructed as `cls(settings, **sizes)`, such as `def __init__(self, settings, vocab_size)`. The sizes come from the
+    task: those that the class `needs`, and those that it `takes` if the task has them. The constructor sets `width`.
+    In a `Translator` it also gets `conditions`, unless `joins` is False.
+    """
 
     Settings: ClassVar[type[PartSettings]]
     needs: ClassVar[tuple[str, ...]] = VOCABULARY
@@ -48,7 +53,8 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
-        """Encode named tensors (B, N, ...); `mask` (B, N) marks the real positions, which come first."""
+        """Encode named tensors (B, N, ...): `tokens` (B, N), and what a task adds. `mask` (B, N) is True at the real
+        positions, which come first."""
 
     def read(self, source: Mapping[str, Tensor]) -> Encoded:
         """`forward` for decoding: padded to a multiple of 16 positions, so that bits do not depend on neighbours."""

@@ -29,7 +29,11 @@ class Output(NamedTuple):
 
 
 class LanguageModel(nn.Module, ABC):
-    """p(next token | tokens so far [, source]). `self` keeps nothing between calls."""
+    """p(next token | tokens so far [, source]). `self` keeps nothing between calls.
+
+    Constructed as `cls(settings, **sizes)`, such as `def __init__(self, settings, vocab_size)`. The sizes come from the
+    task: those that the class `needs`, and those that it `takes` if the task has them.
+    """
 
     Settings: ClassVar[type[PartSettings]]
     needs: ClassVar[tuple[str, ...]] = VOCABULARY
@@ -86,7 +90,10 @@ class LanguageModel(nn.Module, ABC):
 
 
 class TokenModel(LanguageModel):
-    """A model with token embeddings, and an output layer that computes logits from its states."""
+    """A model with token embeddings, and an output layer that computes logits from its states.
+
+    The constructor sets `vocab_size`, `embedding` and `output`.
+    """
 
     embedding: Any
     output: Any

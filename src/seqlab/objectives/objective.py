@@ -53,6 +53,9 @@ def checked(loss: object, objective: nn.Module) -> Loss:
 class Objective(nn.Module, ABC):
     """Base class of objectives: owns a `body` and often a `head`, whose weights are body.* and head.* in a checkpoint.
 
+    Constructed as `cls(settings, body, head)`: the model that the recipe names, and what `Task.head` returned, or None.
+    The constructor keeps them as `self.body` and `self.head`.
+
     It may own more models, such as a teacher: each is a field of its `Settings` (`teacher: ModelSettings`) and is
     passed to the constructor under that name. Such a model stays in evaluation mode if all its weights are frozen.
     Checkpoints contain the objective's buffers as well as its weights.
