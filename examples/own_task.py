@@ -64,7 +64,8 @@ class Distance(Objective):
 
     def forward(self, batch, state=None):
         distances = (self.guess(batch) - batch["numbers"]).abs()
-        return Loss(distances.sum(), torch.tensor(len(distances)))  # a sum and a count: pieces of a batch add up
+        count = torch.tensor(len(distances), device=distances.device)
+        return Loss(distances.sum(), count)  # a sum and a count rather than a mean: pieces of a batch add up
 
 
 class Number(Task, Answers):

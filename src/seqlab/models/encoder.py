@@ -35,7 +35,7 @@ class Encoder(nn.Module, ABC):
 
     Constructed as `cls(settings, **sizes)`, such as `def __init__(self, settings, vocab_size)`. The sizes come from the
     task: those that the class `needs`, and those that it `takes` if the task has them. The constructor sets `width`.
-    In a `Translator` it also gets `conditions`, unless `joins` is False.
+    `conditions` is the number of labels and numbers that sources may contain besides words.
     """
 
     Settings: ClassVar[type[PartSettings]]

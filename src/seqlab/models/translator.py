@@ -17,6 +17,7 @@ from seqlab import registry
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.models.language_model import Output, State, TokenModel
+from seqlab.models.sizes import needs, sizes_for
 from seqlab.recipe import Kind, PartSettings
 
 
@@ -65,7 +66,10 @@ class Translator(TokenModel):
         if not (issubclass(kind, Encoder) and kind.joins):
             hint = "choose an encoder, such as transformer-encoder"
             raise RecipeError(f"'{settings.encoder.kind}' cannot read sources", where="model.encoder.kind", hint=hint)
-        encoder = kind(settings.encoder, vocab_size, conditions=conditions)
+        if conditions and "conditions" not in (*needs(kind), *getattr(kind, "takes", ())):
+            what = f"'{settings.encoder.kind}' reads words only, but the sources contain labels or numbers"
+            raise RecipeError(what, where="model.encoder.kind", hint="choose another encoder")
+        encoder = kind(settings.encoder, **sizes_for(kind, {"vocab_size": vocab_size, "conditions": conditions}))
         decoder = registry.find("decoder", settings.decoder.kind)(settings.decoder, vocab_size, encoder.width)
         self.join(encoder, decoder)
 

@@ -78,7 +78,8 @@ def _fit(
     ranks.wait()  # before the first rank writes anything
     if existing is None:
         prepared = prepare(recipe, device, watcher)
-        remembered = {} if code is None or not _names_own_classes(recipe.to_dict()) else use_code(code)
+        sections = recipe.model_dump(mode="json", exclude={"name", "about", "environment"})
+        remembered = {} if code is None or not _names_own_classes(sections) else use_code(code)
         recipe = filled(prepared.budgeted(ranks, watcher), ranks, {**remembered, **prepared.notes})
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
