@@ -119,6 +119,37 @@ def test_a_lock_that_was_removed_is_no_lock(cache):
     fresh.release()
 
 
+def test_an_entry_that_another_process_has_built_meanwhile_and_uses():
+    """Two ranks of one training: the second one must not wait until the first one ends, which waits for it."""
+    users = []
+
+    def build(room):
+        (room / "data").write_text("data")
+
+    def read(folder, lock):
+        if not (folder / "data").exists():
+            return None
+        users.append(lock)  # in use until the end
+        return (folder / "data").read_text()
+
+    def late(folder, lock):
+        if not users:
+            lock.release()  # it found nothing; now the other one comes
+            assert kept("tokens", "a", read, build) == "data"
+            return None
+        return (folder / "data").read_text()
+
+    assert kept("tokens", "a", late, build) == "data"
+
+
+def test_a_damaged_entry_that_another_process_uses(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 3)
+    held = EntryLock(module.cache_folder() / "tokens" / "a", module.fcntl.LOCK_SH)
+    with pytest.raises(DataError, match="is damaged, and another process uses it"):
+        kept("tokens", "a", lambda folder, lock: None, lambda room: None)
+    held.release()
+
+
 def churn(number, results):
     """Builds, uses and removes the same few entries as others do at the same time."""
     total = 0

@@ -18,10 +18,12 @@ import errno
 import fcntl
 import json
 import os
+import random
 import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +38,8 @@ LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TRIES = 10
+PATIENCE = 2000
+"""Number of times that a process steps aside for others that look for the same entry; some milliseconds each."""
 """How often to rebuild an entry that another process removes before it can be used."""
 T = TypeVar("T")
 
@@ -174,19 +178,30 @@ def kept(kind: str, key: str, load: Callable[[Path, EntryLock], T | None], build
     """
     if not re.fullmatch(r"[\w-]+", key):
         raise ValueError(f"a key is a sha256 in hexadecimal digits, not {key!r}")
-    folder = cache_folder() / kind / key
+    folder, builds, waits = cache_folder() / kind / key, 0, 0
     try:
-        for _ in range(TRIES):
+        while builds < TRIES:
             lock = EntryLock(folder, fcntl.LOCK_SH)
             if (found := load(folder, lock)) is not None:
                 lock.touch()
                 return found
             lock.release()
-            with EntryLock(folder, fcntl.LOCK_EX) as lock:
+            try:
+                lock = EntryLock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Somebody builds it, or has built it since and uses it, perhaps for hours: never wait for that lock.
+                waits += 1
+                if waits > PATIENCE:
+                    hint = "try again when that process has ended"
+                    raise DataError("is damaged, and another process uses it", where=str(folder), hint=hint) from None
+                time.sleep(random.uniform(0.001, 0.01))
+                continue
+            with lock:
                 if load(folder, lock) is None:  # another process may have built it meanwhile
                     _fill(folder, build)
                     lock.touch()
                     trim()
+            builds += 1
     except OSError as error:  # readers raise their own DataErrors: this one is about writing
         room = "make room (`seqlab data cache --clear all`), or " if error.errno in FULL else ""
         hint = f"{room}set the variable SEQLAB_CACHE to another folder"
