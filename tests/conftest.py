@@ -222,12 +222,12 @@ def _own_names():
     from seqlab import registry
     from seqlab.runs import run
 
-    registered, used = dict(registry._given), set(run._used)
+    registered, imported = dict(registry._given), dict(run._imported)
     yield
     registry._given.clear()
     registry._given.update(registered)
-    run._used.clear()
-    run._used.update(used)
+    run._imported.clear()
+    run._imported.update(imported)
 
 
 @pytest.fixture

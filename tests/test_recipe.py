@@ -178,6 +178,16 @@ def test_a_vocabulary_size_for_word_pieces_is_not_one_for_words():
         assert Recipe.load("lm/gpt", overrides).tokenizer.vocab_size == 50
 
 
+@pytest.mark.parametrize("kind", ["tokenizer", "tokenizer.kind"])
+def test_a_mapping_has_no_order(kind):
+    size, word = ("tokenizer.vocab_size", 50), (kind, "word")
+    for changes in ([size, word], [word, size]):
+        tokenizer = Recipe.load("lm/gpt").changed(dict(changes)).tokenizer
+        assert (tokenizer.kind, tokenizer.vocab_size) == ("word", 50)
+    with pytest.raises(RecipeError, match="5 is not a key"):
+        Recipe.load("lm/gpt").changed({5: 3})  # type: ignore[dict-item]
+
+
 class Own:
     """Stands for a class of a person's own."""
 
@@ -194,6 +204,8 @@ def test_a_class_may_be_registered_again_but_not_another_one():
         registry.register(family, "lstm", Own)
     with pytest.raises(RecipeError, match="no family 'cells'"):
         registry.register("cells", name, Own)
+    with pytest.raises(RecipeError, match="3 is not a class"):
+        registry.register(family, name, 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("time", "value"), [("45s", 45), ("3m", 180), ("1h", 3600), ("90", 90), ("1.5 m", 90)])

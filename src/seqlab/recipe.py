@@ -295,10 +295,11 @@ class Recipe(Settings):
 
     def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
         """Return a copy with some keys changed: {"training.steps": 5}, {"training": {"steps": 5}} or
-        ["training.steps=5"]. A section that names its `kind` is replaced as a whole."""
+        ["training.steps=5"]. A section that names its `kind` is replaced as a whole. Texts apply in their order; in a
+        mapping, a section applies before what is inside it, and its kind before its other keys."""
         tree = RecipeTree(self.to_dict())
         if isinstance(overrides, Mapping):
-            for key, value in _single_keys(type(self), overrides):
+            for key, value in single_keys(overrides):
                 tree.set(key, value)
         else:
             for override in overrides:
@@ -306,8 +307,15 @@ class Recipe(Settings):
         return _checked(type(self), tree)
 
 
-def _single_keys(cls: type[Settings], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def single_keys(changes: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """{'training': {'steps': 5}} → ('training.steps', 5); sections that name their kind stay whole."""
+    if odd := [key for key in changes if not isinstance(key, str)]:
+        raise RecipeError(f"{odd[0]!r} is not a key", hint="write section.key, such as training.steps")
+    found = _apart(Recipe, changes)
+    return sorted(found, key=lambda one: one[0].removesuffix(".kind").count("."))
+
+
+def _apart(cls: type[Settings], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in changes.items():
         field = cls.model_fields.get(key)
         if field is None or not isinstance(value, Mapping) or "kind" in value:
@@ -315,7 +323,7 @@ def _single_keys(cls: type[Settings], changes: Mapping[str, Any]) -> Iterator[tu
         elif family_of(field):
             yield from ((f"{key}.{name}", inner) for name, inner in value.items())
         elif _is_section(field.annotation):
-            yield from ((f"{key}.{name}", inner) for name, inner in _single_keys(field.annotation, value))
+            yield from ((f"{key}.{name}", inner) for name, inner in _apart(field.annotation, value))
         else:
             yield key, value
 

@@ -58,15 +58,8 @@ class RecipeTree:
         return cls(data, file, {path: f"{file}, line {line}" for path, line in _lines(node, file).items()})
 
     def override(self, text: str) -> None:
-        """Apply `key.sub=value`. The value is YAML, or a plain string if it does not parse."""
-        key, equals, written = text.partition("=")
-        if not equals or not all(key.split(".")):
-            raise RecipeError(f"'{text}' is not an override", hint="write key.sub=value, such as training.steps=500")
-        try:
-            value = yaml.load(written, Loader=_Loader) if written else ""
-        except (yaml.YAMLError, ValueError, RecursionError):
-            value = written
-        self.set(key, value, place=f"command line, {text[:80]}")
+        """Apply `key.sub=value`."""
+        self.set(*parsed(text), place=f"command line, {text[:80]}")
 
     def set(self, key: str, value: Any, place: str | None = None) -> None:
         """Set the value at a path; a section that changes its kind keeps the keys it shares with the new kind."""
@@ -116,6 +109,17 @@ class RecipeTree:
         for depth in range(1, len(sections)):
             self.places.setdefault(".".join(sections[:depth]), place)
         self.places[key] = place
+
+
+def parsed(override: str) -> tuple[str, Any]:
+    """Take `key.sub=value` apart. The value is YAML, or a plain string if it does not parse."""
+    key, equals, written = override.partition("=")
+    if not equals or not all(key.split(".")):
+        raise RecipeError(f"'{override}' is not an override", hint="write key.sub=value, such as training.steps=500")
+    try:
+        return key, yaml.load(written, Loader=_Loader) if written else ""
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return key, written
 
 
 def settings_of(family: str, kind: str, where: str | None) -> Any:

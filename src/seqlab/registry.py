@@ -182,8 +182,12 @@ def register(family: str, name: str, cls: type) -> None:
     """
     if family not in FAMILIES:
         raise RecipeError(f"no family '{family}'", hint=nearest(family, sorted(FAMILIES)))
-    if name in FAMILIES[family] or _origin(_given.get((family, name), cls)) != _origin(cls):
-        raise RecipeError(f"the {family} name '{name}' is taken", hint="choose another name")
+    if not isinstance(cls, type):
+        raise RecipeError(f"{cls!r} is not a class", where=f"{family} '{name}'", hint="register the class itself")
+    other = _given.get((family, name), cls)
+    if name in FAMILIES[family] or _origin(other) != _origin(cls):
+        by = "a class of seqlab" if name in FAMILIES[family] else " in ".join(reversed(_origin(other)))
+        raise RecipeError(f"the {family} name '{name}' is taken by {by}", hint="choose another name")
     if left_out := sorted(getattr(cls, "__abstractmethods__", ())):
         raise RecipeError(f"{cls.__name__} lacks {', '.join(left_out)}", where=f"{family} '{name}'", hint="define them")
     _given[family, name] = cls

@@ -354,7 +354,7 @@ def test_a_text_shorter_than_a_window_is_one_window(seqlab, here, recipe):
 def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monkeypatch):
     def forget():
         monkeypatch.setattr(registry, "_given", {})
-        monkeypatch.setattr(run, "_used", set())
+        monkeypatch.setattr(run, "_imported", {})
 
     write(here / "mine.py", CODE)
     write(here / "wrong.py", CODE + "# changed\n")
@@ -375,7 +375,7 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
     forget()
     said = seqlab("accept", "out", "--code", "wrong.py")
     assert said.code == 0
-    assert "mine.py" not in said.out.splitlines()[0].partition(":")[0]
+    assert "wrong.py: changed (sha256 " in said.out
     forget()
     assert seqlab("evaluate", "out", "--code", "wrong.py").code == 0
     assert "nothing has changed" in seqlab("accept", "out", "--code", "wrong.py").out
@@ -384,11 +384,11 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
 
 def test_code_that_a_recipe_does_not_use_is_not_asked_for(seqlab, here, text, monkeypatch):
     monkeypatch.setattr(registry, "_given", {})
-    monkeypatch.setattr(run, "_used", set())
+    monkeypatch.setattr(run, "_imported", {})
     write(here / "neighbour.py", "from seqlab.nn.cells import Elman\n")
     write(here / "mine.py", "import neighbour\n" + CODE)
     assert seqlab(*filled(LSTM, text=text), "--out", "out", "--code", "mine.py").code == 0
-    monkeypatch.setattr(run, "_used", set())
+    monkeypatch.setattr(run, "_imported", {})
     assert seqlab("evaluate", "out").code == 0
     assert "without custom code" in seqlab("accept", "out", "--code", "mine.py").errors[0]
 
@@ -441,7 +441,7 @@ CONTRACTS = {
 def test_a_class_of_ones_own_that_breaks_a_contract(seqlab, here, text, monkeypatch, name):
     returned, better, metric, key, message = CONTRACTS[name]
     monkeypatch.setattr(registry, "_given", {})
-    monkeypatch.setattr(run, "_used", set())
+    monkeypatch.setattr(run, "_imported", {})
     write(here / "mine.py", BROKEN.format(returned=returned, better=better, metric=metric))
     said = seqlab(*filled(LSTM, text=text), key, "--out", "out", "--code", "mine.py")
     assert said.code == 2

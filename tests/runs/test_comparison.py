@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from seqlab.cli.compare import _flop, report
+from seqlab.cli.compare import compare as command
 from seqlab.errors import RecipeError
 from seqlab.recipe import Recipe
 from seqlab.runs.comparison import Result, by_length, cautions, compare, rows, unit
@@ -60,8 +62,11 @@ def test_steps_in_place_of_a_budget(text: str, tmp_path: Path):
     small = {"data.train": text, "tokenizer": "character", "model.width": 8, "model.embedding": 8}
     (result,) = compare(["lm/lstm"], {**small, "training.steps": 3}, budget=None, out=tmp_path)
     assert result.metrics["step"] == 3
-    with pytest.raises(RecipeError, match="both a budget"):
-        compare(["lm/lstm"], {"training.steps": 3}, out=tmp_path)
+    for steps in ({"training.steps": 3}, {"training": {"steps": 3}}, {"training": {"budget": "1s"}}):
+        with pytest.raises(RecipeError, match="both a budget"):
+            compare(["lm/lstm"], steps, out=tmp_path)
+    ended = CliRunner().invoke(command, ["lm/lstm", "training={steps: 3}", "--budget", "2s"])
+    assert "give either --budget or training.steps" in ended.output
 
 
 def test_a_few_unknown_tokens_need_no_caution():

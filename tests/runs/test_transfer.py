@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -14,9 +15,16 @@ from seqlab.build import build
 from seqlab.data.randomness import Key
 from seqlab.errors import Caution, RecipeError
 from seqlab.recipe import Recipe
+from seqlab.runs.transfer import differences
 from seqlab.training.trainer import Silence
 
 ENCODER = {"kind": "transformer-encoder", "width": 16, "depth": 1, "heads": 2}
+TRANSLATION = {
+    "task": "translation",
+    "data": {"train": "pairs.tsv"},
+    "tokenizer": "character",
+    "objective": "next-token",
+}
 LONG = {"training.steps": 6, "training.batch_size": 4, "training.checkpoint_every": 3}
 
 
@@ -240,6 +248,36 @@ def test_weights_that_compute_something_else_here_are_named(data, first, tmp_pat
     message = f"compute something else here: model.heads is {heads} instead of {first.recipe.model.heads}$"
     with pytest.warns(Caution, match=message):
         seqlab.train(classifier(data).changed(changes), out=tmp_path / "run")
+
+
+def started(data, first, out, **changes):
+    """Train from `first` and return the cautions about what its weights compute."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        init = {"from": str(first.folder), **changes.pop("init", {})}
+        seqlab.train(classifier(data).changed({"init": init, **changes}), out=out)
+    return [str(one.message) for one in heard if "compute something else" in str(one.message)]
+
+
+def test_parts_by_another_name_are_compared_too(data, first, tmp_path):
+    heads = {"model.heads": 2 * first.recipe.model.heads}
+    assert started(data, first, tmp_path / "body", init={"load": {"body": "body"}}, **heads)
+    encoder = {**ENCODER, "heads": heads["model.heads"]}
+    decoder = {"kind": "transformer", "width": 16, "depth": 1, "heads": 2}
+    model = {"kind": "translator", "encoder": encoder, "decoder": decoder}
+    (found,) = differences(
+        Recipe.from_dict({**TRANSLATION, "model": model}).model, first.recipe.model, "body.encoder", "body"
+    )
+    assert found == f"model.encoder.heads is {heads['model.heads']} instead of {first.recipe.model.heads}"
+    flat = Recipe.from_dict({**TRANSLATION, "model": {**decoder, "heads": 4}}).model
+    assert "model.encoder.heads is 4 instead of 2" in differences(flat, first.recipe.model, "body.encoder", "body")
+
+
+def test_what_computes_the_same_is_not_named(data, first, tmp_path):
+    whole = {"model.hidden_width": 64, "model.key_heads": first.recipe.model.heads, "model.attention_dropout": 0.1}
+    assert started(data, first, tmp_path / "whole", **whole) == []
+    part = {"init": {"load": "body.embedding"}, "model.heads": 4}
+    assert started(data, first, tmp_path / "part", **part) == []
 
 
 def test_a_language_model_with_adapters_writes_with_merged_maps(gpts):

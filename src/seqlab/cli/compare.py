@@ -37,10 +37,12 @@ def compare(
     KEY=VALUE sets a key in all recipes. Finished runs in the folder are reused.
     """
     from seqlab.cli.display import Bar
+    from seqlab.recipe_tree import parsed
     from seqlab.runs.comparison import compare as run_all
+    from seqlab.runs.comparison import says_how_long
 
     overrides = [one for one in recipes if "=" in one]
-    if any(one.startswith(("training.steps=", "training.budget=")) for one in overrides):
+    if says_how_long(map(parsed, overrides)):
         if budget is not None:
             raise click.UsageError("give either --budget or training.steps")
     else:

@@ -6,7 +6,7 @@ import os
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from seqlab.data.reading.readers import read
 from seqlab.errors import RecipeError
 from seqlab.inspection.cost import training_operations
 from seqlab.metrics.lengths import Bin
-from seqlab.recipe import Recipe
+from seqlab.recipe import Recipe, single_keys
 from seqlab.runs.launch import train
 from seqlab.runs.mixing import mix
 from seqlab.runs.run import Run
@@ -91,7 +91,7 @@ def compare(
     With `budget=None` the recipes and `overrides` say how long: {"training.steps": 500}.
     """
     loaded = [one if isinstance(one, Recipe) else Recipe.load(one) for one in recipes]
-    if budget is not None and (overrides or {}).keys() & {"training.steps", "training.budget"}:
+    if budget is not None and says_how_long(single_keys(overrides or {})):
         raise RecipeError("both a budget and training.steps or training.budget are given", hint="set budget=None")
     _check_names([recipe.name for recipe in loaded])
     results = []
@@ -104,6 +104,15 @@ def compare(
                 run = train(recipe.changed(changes), out=folder, resume=True, code=code, watcher=watcher)
             results.append(replace(result_of(recipe.name, seed, run), flops=training_cost(run)))
     return results
+
+
+def says_how_long(overrides: Iterable[tuple[str, Any]]) -> bool:
+    """Whether overrides, as keys and values, set the number of steps or the budget of a training."""
+    return any(
+        key in ("training.steps", "training.budget")
+        or (key == "training" and isinstance(value, Mapping) and bool({"steps", "budget"} & {*value}))
+        for key, value in overrides
+    )
 
 
 def mixed(results: Sequence[Result], out: str | os.PathLike[str]) -> Result:

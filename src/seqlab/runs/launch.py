@@ -78,9 +78,10 @@ def _fit(
     ranks.wait()  # before the first rank writes anything
     if existing is None:
         prepared = prepare(recipe, device, watcher)
+        recipe = prepared.budgeted(ranks, watcher)  # models of other runs are written out by now
         sections = recipe.model_dump(mode="json", exclude={"name", "about", "environment"})
         remembered = {} if code is None or not _names_own_classes(sections) else use_code(code)
-        recipe = filled(prepared.budgeted(ranks, watcher), ranks, {**remembered, **prepared.notes})
+        recipe = filled(recipe, ranks, {**remembered, **prepared.notes})
     else:
         recipe = _with_board(_prolonged(existing, recipe.training.steps), recipe.training.tensorboard)
         torch.set_num_threads(int(recipe.environment.get("threads", torch.get_num_threads())))

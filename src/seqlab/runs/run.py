@@ -483,7 +483,10 @@ def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
 
 
 def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Import a user's Python file, which registers its classes; return the record that a run keeps of it."""
+    """Import a user's Python file, which registers its classes; return the record that a run keeps of it.
+
+    A file that was edited since it was imported is imported again, so that a notebook uses the version it names.
+    """
     file = Path(path)
     try:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -492,39 +495,42 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
     if digest in _running:
         what = "the file trains or loads a run while it is being imported"
         raise SeqlabError(what, where=f"--code {file}", hint='write that below `if __name__ == "__main__":`')
-    if digest not in _used:
+    if digest not in _imported.values():
+        _imported.pop(file.resolve(), None)  # its classes are about to be replaced
         _running.add(digest)
         try:
             _execute(file)
         finally:
             _running.discard(digest)
-        _used.add(digest)
+        _imported[file.resolve()] = digest
     return {"code": file.name, "code_sha256": digest}
 
 
-_used: set[str] = set()
+_imported: dict[Path, str] = {}
+"""The files whose classes are registered now, and the sha256 of the version that registered them."""
 _running: set[str] = set()
 
 
 def _execute(file: Path) -> None:
-    name = f"seqlab_code_{file.stem}"
-    loader = importlib.machinery.SourceFileLoader(name, str(file))
+    place = file.resolve()
+    name = f"seqlab_code_{file.stem}_{hashlib.sha256(bytes(place)).hexdigest()[:8]}"  # two files may have one name
+    loader = importlib.machinery.SourceFileLoader(name, str(place))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses and pydantic look up the names in annotations
-    sys.path.insert(0, str(file.resolve().parent))  # it may import its neighbours
+    sys.path.insert(0, str(place.parent))  # it may import its neighbours
     try:
         loader.exec_module(module)
     except SeqlabError:
         raise
     except Exception as error:  # a user's file may raise anything
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(place)]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         where = f"--code {file}" + (f", line {line}" if line else "")
         raise SeqlabError(f"{type(error).__name__}: {error}", where=where, hint="correct the file") from error
     finally:
-        sys.path.remove(str(file.resolve().parent))
+        sys.path.remove(str(place.parent))
 
 
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
@@ -536,7 +542,7 @@ def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     environment = RecipeTree.load(folder / "recipe.yaml").data.get("environment")
     known = environment if isinstance(environment, dict) else {}
     expected = known.get("code_sha256")
-    if expected is None or given == expected or expected in _used:
+    if expected is None or given == expected or expected in _imported.values():
         return
     if given is None:
         what = f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)"

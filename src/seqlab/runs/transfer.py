@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,25 +96,67 @@ def begin(objective: Objective, init: InitSettings, model: PartSettings) -> Load
     own, theirs = objective.state_dict(), without_adapters(snapshot.model, recipe)
     moved = _moved(theirs, init)
     _check(own, theirs, moved, init)
-    if isinstance(init.load, str) and (changes := differences(model, recipe.model)):
+    if changes := [one for pair in _parts(theirs, moved, init) for one in differences(model, recipe.model, *pair)]:
         caution(f"the weights of {init.run} compute something else here: {', '.join(changes)}")
     with torch.no_grad():
         objective.load_state_dict({**own, **{new: theirs[old] for new, old in moved.items()}})
     return Loaded(sorted(moved), sorted(own.keys() - moved.keys()), sorted(theirs.keys() - set(moved.values())))
 
 
-WITHOUT_WEIGHTS = ("drop", "zoneout", "depth", "context", "teacher_forcing", "vectors")
-"""Settings, by a part of their names, that act in training only, or whose change shows in the names of the weights."""
+IN_TRAINING = {
+    *(
+        "dropout",
+        "attention_dropout",
+        "embedding_dropout",
+        "recurrent_dropout",
+        "weight_drop",
+        "dropout_mask",
+        "zoneout",
+    ),
+    *("samples", "start", "angles", "vectors"),
+}
+"""Settings that act in training only, or before it."""
+IN_WEIGHTS = {"depth", "encoder_depth", "context", "output"}
+"""Settings whose change shows in the names or the shapes of the weights, or never matters to the same text."""
 
 
-def differences(model: PartSettings, other: PartSettings) -> list[str]:
-    """List the settings that two models have in common, but with other values: `heads is 8 instead of 4`."""
-    ours, theirs = flatten(model.model_dump()), flatten(other.model_dump())
+def _parts(theirs: dict[str, Tensor], moved: dict[str, str], init: InitSettings) -> list[tuple[str, str]]:
+    """List the whole parts that are loaded: our name and theirs."""
+    if isinstance(init.load, dict):
+        return [(ours, other) for other, ours in init.load.items()]
+    whole = all(name in moved for name in theirs if name.startswith("body."))
+    return [("body", "body")] if whole else []
+
+
+def differences(model: PartSettings, other: PartSettings, ours: str, theirs: str) -> list[str]:
+    """List the settings that a part of two models has in common, but with other values: `heads is 8 instead of 4`.
+
+    Where one of them is null, it is the default for a size, and sizes were compared with those of the weights.
+    """
+    mine, of_other = _settings(model, ours), _settings(other, theirs)
+    place = "model" + ours.removeprefix("body")
     return [
-        f"model.{name} is {ours[name]} instead of {theirs[name]}"
-        for name in sorted(ours.keys() & theirs.keys())
-        if ours[name] != theirs[name] and not any(part in name for part in WITHOUT_WEIGHTS)
+        f"{place}.{name} is {mine[name]} instead of {of_other[name]}"
+        for name in sorted(mine.keys() & of_other.keys())
+        if mine[name] != of_other[name] and None not in (mine[name], of_other[name])
+        if not {*name.split(".")} & (IN_TRAINING | IN_WEIGHTS)
     ]
+
+
+def _settings(model: PartSettings, weights: str) -> dict[str, Any]:
+    """Return the settings of a part of a model by the name of its weights: body.encoder → model.encoder"""
+    first, *below = weights.split(".")
+    part: object = model if first == "body" else None
+    apart = True
+    for name in below:
+        inside = getattr(part, name, None)
+        apart = isinstance(inside, PartSettings)
+        if apart:
+            part = inside
+        elif name not in ("encoder", "decoder"):  # of a model that describes both at once
+            return {}
+    settings = flatten(part.model_dump()) if isinstance(part, PartSettings) else {}
+    return settings if apart else {name: value for name, value in settings.items() if name != "kind"}
 
 
 def without_adapters(weights: dict[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:

@@ -38,9 +38,10 @@ LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TRIES = 10
+"""How often to rebuild an entry that another process removes before it can be used."""
 PATIENCE = 2000
 """Number of times that a process steps aside for others that look for the same entry; some milliseconds each."""
-"""How often to rebuild an entry that another process removes before it can be used."""
+CHANCE = random.SystemRandom()  # the draws of processes differ, and those of a program's own seed stay as they were
 T = TypeVar("T")
 
 
@@ -194,7 +195,7 @@ def kept(kind: str, key: str, load: Callable[[Path, EntryLock], T | None], build
                 if waits > PATIENCE:
                     hint = "try again when that process has ended"
                     raise DataError("is damaged, and another process uses it", where=str(folder), hint=hint) from None
-                time.sleep(random.uniform(0.001, 0.01))
+                time.sleep(CHANCE.uniform(0.001, 0.01))
                 continue
             with lock:
                 if load(folder, lock) is None:  # another process may have built it meanwhile
