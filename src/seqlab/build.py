@@ -77,7 +77,7 @@ def load_weights(objective: Objective, weights: dict[str, torch.Tensor], where: 
         # tables that the model fills itself (n-grams) may have any length
         if name in own and own[name].shape != weight.shape and name not in tables:
             raise RunError(
-                f"'{name}' is {tuple(weight.shape)} in the checkpoint but {tuple(own[name].shape)} here",
+                f"'{name}' has the shape {tuple(weight.shape)} in the checkpoint but {tuple(own[name].shape)} here",
                 where=where,
                 hint="check that the tokenizer and model.yaml belong to this checkpoint",
             )

@@ -80,7 +80,7 @@ def test_longest_common_subsequences(one, other):
         ([], ["a"], [["a"]], "no metric"),
         (["bleu", "bleu"], ["a"], [["a"]], "'bleu' is listed twice"),
         (["rouge", "rouge-l"], ["a"], [["a"]], "'rouge-l' is listed twice"),
-        (["bleu"], ["a", "b"], [["a"]], "2 lines do not match the references of 1"),
+        (["bleu"], ["a", "b"], [["a"]], "2 lines, but references for 1"),
         (["bleu"], [], [], "no lines"),
         (["bleu"], ["a", "b"], [["a"], []], "line 2: has no list of references"),
         (["bleu"], ["a"], ["a"], "line 1: has no list of references"),

@@ -109,7 +109,7 @@ def test_a_file_of_others(tmp_path):
     ("right", "wrong", "line", "what"),
     [
         ("\\data\\", "data", 15, "no \\\\data"),
-        ("ngram 1=3\n", "", 3, "order 2 where order 1"),
+        ("ngram 1=3\n", "", 3, "order 2, but order 1 is expected"),
         ("ngram 1=3\nngram 2=2\n", "", 4, "no line like"),
         ("ngram 1=3", "ngram 1=4", 11, "3 1-grams end here"),
         ("\\1-grams:", "\\3-grams:", 6, "no \\\\1-grams"),

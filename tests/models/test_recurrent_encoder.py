@@ -45,5 +45,5 @@ def test_without_characters_spellings_are_not_looked_at():
 
 def test_a_task_without_characters():
     settings = RecurrentEncoder.Settings(kind="recurrent-encoder", characters="recurrent")
-    with pytest.raises(RecipeError, match=r"model\.characters: this task has no characters of words"):
+    with pytest.raises(RecipeError, match=r"model\.characters: this task does not read the characters of words"):
         RecurrentEncoder(settings, vocab_size=6)

@@ -135,7 +135,7 @@ WRONG = {
     "nothing": ({"load": "tail"}, "has no weights that match 'tail'"),
     "another depth": ({"model": {"depth": 0}}, r"the model has no 'body.blocks.0"),
     "another width": ({"model": {"width": 8}}, r"in the model, but \("),
-    "another head": ({"load": "all"}, r"'head\..*is \(|has no 'head"),
+    "another head": ({"load": "all"}, r"'head\..*has the shape \(|has no 'head"),
     "frozen names": ({"freeze": ["body.blocs"]}, "no weight matches 'body.blocs'"),
 }
 

@@ -209,7 +209,7 @@ def test_what_does_not_fit():
     with pytest.raises(RecipeError, match=r"<other>.*not a special token of this vocabulary.*<turn>"):
         Frame(Template("<other> A", "A B"), LEARNED.special)
     frame, text = frame_of(LEARNED), LEARNED.encode("a b c d")
-    with pytest.raises(DataError, match="3 tokens leave no room for a text beside 3"):
+    with pytest.raises(DataError, match="3 tokens leave no room for a text: the template has 3"):
         frame.cut(text, text, 3)
     with pytest.raises(DataError, match="a text of 4 tokens leaves no room for the other in 7"):
         frame.windows(text, text, 7, 0)

@@ -125,5 +125,5 @@ def test_sizes():
     for size, fallback in ((259, True), (3, False)):
         options = UnigramTokenizer.Settings(vocab_size=size, byte_fallback=fallback)
         assert UnigramTokenizer.fit(["a b"], options).vocab_size == size
-    with pytest.raises(DataError, match="no room"):
+    with pytest.raises(DataError, match="is too small, with"):
         UnigramTokenizer.fit(["a b"], UnigramTokenizer.Settings(vocab_size=258))

@@ -61,7 +61,7 @@ def _explain(parts: list[Result], mixture: Result) -> None:
         click.echo("It wins because its parts make different mistakes: the 5-gram remembers the phrases it has seen,")
         click.echo("while the neural networks generalise to phrases they have not.")
     else:
-        click.echo("The neural networks have learned too little to improve on the 5-gram: set a longer --budget.")
+        click.echo("The neural networks have learnt too little to improve on the 5-gram: set a longer --budget.")
 
 
 def _free(folder: Path) -> Path:

@@ -58,7 +58,7 @@ def gradients(
 ) -> None:
     """Show how far back the gradients of RUN reach.
 
-    Also shows what its recurrent matrices do to gradients, and how far its gates are open.
+    Also shows what its recurrent matrices do to gradients, and how open its gates are.
     """
     from seqlab.cli.streams import echo_json
     from seqlab.inspection.gradients import health

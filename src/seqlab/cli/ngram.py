@@ -46,7 +46,8 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
     titles = ["order", "n-grams", "possible", "share", "in the text", "once", "held out", "bytes"]
     table(titles, [_row(size) for size in sizes])
     made = loaded.recipe.to_dict()["model"]
-    how = f"{made['smoothing']}, pruned {made['prune'] or 'nowhere'}" if loaded.recipe.data.train else "imported"
+    pruned = f"pruned {made['prune']}" if made["prune"] else "not pruned"
+    how = f"{made['smoothing']}, {pruned}" if loaded.recipe.data.train else "imported"
     total, room = sum(size.ngrams for size in sizes), sum(size.bytes for size in sizes)
     click.echo(f"{how}; vocabulary of {model.vocab_size:,}; {total:,} n-grams in {room:,} bytes")
 

@@ -207,7 +207,7 @@ def _path(what: str, how: str, advice: str = "") -> dict[str, Any]:
 def _training(device: torch.device, native: dict[str, Any]) -> dict[str, Any]:
     what = "training recurrent nets"
     if device.type != "cpu":
-        return _path(what, "by the library's kernel if it has one for the cell, otherwise step by step")
+        return _path(what, "by torch's kernel if it has one for the cell, otherwise step by step")
     if native["loops"]:
         return _path(what, f"by compiled loops ({_instructions(native)})")
     return _path(what, "by torch, several times slower", _install())
@@ -268,7 +268,7 @@ def _why_not(name: str) -> str:
 def _precision(device: torch.device) -> list[dict[str, Any]]:
     if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 8 or not torch.backends.cudnn.allow_tf32:
         return []
-    how = "convolutions and the library's recurrent kernels round to TF32 (10 bits); the self-test does not"
+    how = "convolutions and torch's recurrent kernels round to TF32 (10 bits); the self-test does not"
     return [_path("float32 on this device", how)]
 
 

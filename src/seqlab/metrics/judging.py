@@ -152,7 +152,7 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses):,} lines do not match the references of {len(references):,}")
+        raise DataError(f"{len(hypotheses):,} lines, but references for {len(references):,}")
     if not hypotheses:
         raise DataError("no lines to score", hint="give at least one, which may be empty")
     for number, those in enumerate(references, 1):

@@ -237,7 +237,7 @@ class _Reader:
         sizes: list[int] = []
         while match := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", self.advance()):
             if int(match[1]) != len(sizes) + 1:
-                raise self.error(f"order {int(match[1])} where order {len(sizes) + 1} should be")
+                raise self.error(f"order {int(match[1])}, but order {len(sizes) + 1} is expected here")
             sizes.append(int(match[2]))
         if not sizes:
             raise self.error("no line like 'ngram 1=1000' after \\data\\")

@@ -142,7 +142,7 @@ class TransformerSettings(Settings):
     """Whether the linear maps in the blocks have a bias."""
     norm: NormName = "layer"
     norm_first: bool = True
-    """If true, x + part(norm(x)); otherwise norm(x + part(x)) as in the 2017 paper, which needs a warmup."""
+    """If true, x + part(norm(x)); otherwise norm(x + part(x)) as in the 2017 paper, which needs a warm-up."""
     epsilon: float = Field(default=1e-5, gt=0)
     """ε in the norms, for numerical stability."""
 

@@ -25,7 +25,7 @@ def character_reader(settings: PartSettings, alphabet_size: int) -> CharacterRea
     """Return the character reader that a recipe names."""
     if not alphabet_size:
         hint = "remove model.characters, or choose a task that reads words"
-        raise RecipeError("this task has no characters of words", where="model.characters", hint=hint)
+        raise RecipeError("this task does not read the characters of words", where="model.characters", hint=hint)
     reader: CharacterReader = registry.find("characters", settings.kind)(settings, alphabet_size)
     return reader
 

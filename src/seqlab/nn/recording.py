@@ -92,7 +92,7 @@ def _watched(part: nn.Module, name: str | None, changing: bool) -> bool:
 
 
 def observed() -> bool:
-    """Whether there are any observers. Models compiled by the library cannot be observed."""
+    """Whether there are any observers. Models compiled by `torch.compile` cannot be observed."""
     return _someone and not torch.compiler.is_compiling() and bool(_observers.get())
 
 

@@ -186,7 +186,7 @@ class Recurrent(nn.Module):
         if whole is None:
             remark(f"{name}: step by step ({reason})")
             return None
-        remark(f"{name}: the library's kernel")
+        remark(f"{name}: PyTorch's kernel")
         return (whole[0].flip(0), whole[1]) if reverse else whole
 
 

@@ -40,7 +40,7 @@ def mix(
 
     The held-out data is `data`, which the new run keeps, or what all runs hold out. The rest of the recipe, including
     how texts are read, is that of the run whose model has the shortest context; the first run if none is limited. A
-    `Caution` reports held-out data that has changed since the training, or that is in the training data of a run.
+    `Caution` reports held-out data that has changed since training, or that is in the training data of a run.
 
     >>> seqlab.mix(["runs/lstm", "runs/5gram"], out="runs/mixed").evaluate()
     """

@@ -206,7 +206,8 @@ def _check(own: dict[str, Tensor], theirs: dict[str, Tensor], moved: dict[str, s
             hint = "build the same body, or map names, such as init.load={body: body.encoder}"
             raise RecipeError(f"the model has no '{new}', which {init.run} has", where=WHERE, hint=hint)
         if own[new].shape != theirs[old].shape:
-            what = f"'{new}' is {tuple(own[new].shape)} in the model, but {tuple(theirs[old].shape)} in {init.run}"
+            shapes = f"{tuple(own[new].shape)} in the model, but {tuple(theirs[old].shape)} in {init.run}"
+            what = f"'{new}' has the shape {shapes}"
             raise RecipeError(what, where=WHERE, hint="build the model with the same size, or load fewer weights")
     missing = [name for name in sorted(own.keys() - moved.keys()) if init.load == "all" and ".adapter." not in name]
     if missing:

@@ -146,7 +146,7 @@ class LanguageModelling(Task):
         """Check that windows fit into the model's context, and that the model reads sampled text if there is any."""
         counts = hasattr(body, "fit")
         if self.sample is not None and (counts or self.settings.reading == "streams"):
-            what = "a model that counts" if counts else "task.reading=streams"
+            what = "a count-based model" if counts else "task.reading=streams"
             raise RecipeError(f"{what} cannot read sampled text", where="tokenizer.sample", hint="leave it out")
         if counts and self.tokenizer.end_id != 0:
             what = f"n-grams need <end> as token 0, but in this vocabulary it is token {self.tokenizer.end_id}"

@@ -42,7 +42,7 @@ def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
 class Task(ABC):
     """Base class of tasks: owns the tokenizer and the labels, makes the splits and names the metrics.
 
-    Made by `prepare` when a training begins and by `restore` when a run is loaded, which pass to the constructor
+    Made by `prepare` when training begins and by `restore` when a run is loaded, which pass to the constructor
     whatever the class needs. A task sets `tokenizer`, and its `split` makes batches with what the models read:
     `tokens` and `mask` (True = real token) for an encoder.
 

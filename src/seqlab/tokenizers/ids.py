@@ -27,7 +27,7 @@ class IdTokenizer(Tokenizer):
     class Settings(TokenizerSettings):
         kind: str = "ids"
         vocab_size: int | None = Field(default=None, gt=1, le=MOST)
-        """Number of ids plus one for `<end>`: 257 for bytes. If null, what the largest number in the data needs."""
+        """Number of ids plus one for `<end>`: 257 for bytes. If null, the largest number in the data decides."""
         not_inherited = frozenset({"vocab_size"})  # a size for word pieces does not suit symbols
 
     kind = "ids"
@@ -49,7 +49,7 @@ class IdTokenizer(Tokenizer):
         if largest < 0:
             raise DataError("the training sequences are empty: no numbers in them")
         if largest >= MOST - 1:
-            raise DataError(f"{largest} is too large for an id", hint="renumber the symbols from 0 on")
+            raise DataError(f"{largest} is too large for an id", hint="renumber the symbols, starting from 0")
         room = settings.room(1)
         count = largest + 1 if room is None else room
         if largest >= count:
@@ -121,6 +121,6 @@ def _parts(text: str) -> list[str]:
 
 def _number(part: str) -> int:
     if not NUMBER.fullmatch(part):
-        hint = "ids are whole numbers from 0 on; for other symbols, set tokenizer.kind=symbols"
+        hint = "ids are whole numbers, 0 or greater; for other symbols, set tokenizer.kind=symbols"
         raise DataError(f"'{part[:40]}' is not an id", hint=hint)
     return int(part)

@@ -69,7 +69,7 @@ class SentencePieceTokenizer(Tokenizer):
         algorithm: Algorithm = "unigram"
         """Algorithm for learning pieces."""
         normalization: Literal["identity", "nmt_nfkc"] = "identity"
-        """identity leaves texts unchanged; nmt_nfkc is the library's default: NFKC, single spaces, and a space before
+        """identity leaves texts unchanged; nmt_nfkc is SentencePiece's default: NFKC, single spaces, and a space before
         the first word."""
         byte_fallback: bool = True
         """Whether characters without a piece become bytes, which takes 256 ids; otherwise they become `<unk>`."""
@@ -128,7 +128,7 @@ class SentencePieceTokenizer(Tokenizer):
         room = size - 2 - 256 * settings.byte_fallback
         if room < 1:
             own = f"{256 * settings.byte_fallback} bytes and {2 + len(settings.added)} special tokens"
-            what = f"'vocab_size' {settings.vocab_size} leaves no room beside {own}"
+            what = f"'vocab_size' {settings.vocab_size} is too small, with {own}"
             raise DataError(what, where="tokenizer", hint="make it larger, or set byte_fallback=false")
         lossless = settings.normalization == "identity"
         lines = training_lines(texts, room, settings.normalization)

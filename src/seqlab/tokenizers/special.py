@@ -133,7 +133,7 @@ class TokenizerSettings(PartSettings):
             return None
         room = size - own - len(self.special)
         if room < least:
-            what = f"'vocab_size' {size} leaves no room beside {own + len(self.special)} special tokens"
+            what = f"'vocab_size' {size} is too small, with {own + len(self.special)} special tokens"
             hint = f"make it at least {own + len(self.special) + least}"
             raise DataError(what, where="tokenizer", hint=hint)
         return room

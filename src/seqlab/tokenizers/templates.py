@@ -175,9 +175,8 @@ class Frame:
         """Return the number of tokens left for texts."""
         own = self.specials if second is not None else sum(token is not None for _, token in self.single)
         if longest <= own:
-            raise DataError(
-                f"{longest} tokens leave no room for a text beside {own} special ones", hint="allow more tokens"
-            )
+            what = f"{longest} tokens leave no room for a text: the template has {own} special tokens"
+            raise DataError(what, hint="allow more tokens")
         return longest - own
 
     def _left(self, room: int, kept: Encoding, longest: int) -> int:

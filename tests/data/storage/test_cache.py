@@ -145,7 +145,7 @@ def test_an_entry_that_another_process_has_built_meanwhile_and_uses():
 def test_a_damaged_entry_that_another_process_uses(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 3)
     held = EntryLock(module.cache_folder() / "tokens" / "a", module.fcntl.LOCK_SH)
-    with pytest.raises(DataError, match="is damaged, and another process uses it"):
+    with pytest.raises(DataError, match="is damaged and in use by another process"):
         kept("tokens", "a", lambda folder, lock: None, lambda room: None)
     held.release()
 

@@ -122,7 +122,7 @@ def _all(name: str, *numbers: int) -> tuple[Document, ...]:
     found = tuple(TEXTS[name].make(*numbers))
     if not found:
         hint = "give your own files, or install a full Python"
-        raise DataError(f"'{name}' is empty: this Python lacks the source code of its library", hint=hint)
+        raise DataError(f"'{name}' is empty: this Python lacks the source code of its standard library", hint=hint)
     return found
 
 

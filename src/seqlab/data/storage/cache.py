@@ -194,7 +194,7 @@ def kept(kind: str, key: str, load: Callable[[Path, EntryLock], T | None], build
                 waits += 1
                 if waits > PATIENCE:
                     hint = "try again when that process has ended"
-                    raise DataError("is damaged, and another process uses it", where=str(folder), hint=hint) from None
+                    raise DataError("is damaged and in use by another process", where=str(folder), hint=hint) from None
                 time.sleep(CHANCE.uniform(0.001, 0.01))
                 continue
             with lock:

@@ -48,7 +48,7 @@ class Cell(nn.Module, ABC):
         """The equations: the inputs of one step and the state before it → the state after it."""
 
     def library(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState] | None:
-        """Run all steps of x (T, B, D) in the library's kernel; None unless it computes exactly this cell."""
+        """Run all steps of x (T, B, D) in PyTorch's kernel; None unless it computes exactly this cell."""
         return None
 
 
