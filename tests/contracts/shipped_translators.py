@@ -86,6 +86,9 @@ BUILDERS = {
     "transformer-2017": lambda: _transformer(norm_first=False, activation="relu", hidden_width=40),
     "transformer-rotary": lambda: _transformer(position="rotary", norm="rms", gated=True, key_heads=1),
     "transformer-quiet-buckets": lambda: _transformer(position=BUCKETS, scores="quiet", bias=False),
+    "transformer-six-heads": lambda: _made("transformer", 1.2, width=96, depth=2, heads=6),
+    "transformer-learned": lambda: _transformer(position={"kind": "learned", "length": 2000}),
+    "transformer-causal-encoder": lambda: _joined({**ENCODERS[0], "width": 48, "both_ways": False}, DECODERS[2]),
     **{
         f"{encoder['kind']}-{decoder['kind']}": partial(_joined, encoder, decoder)
         for encoder, decoder in zip(ENCODERS, DECODERS, strict=True)

@@ -3,6 +3,7 @@
 import random
 from functools import cache
 
+import numpy as np
 import pytest
 import shipped_models
 import shipped_translators
@@ -16,6 +17,8 @@ from seqlab.decoding.engine import Engine
 from seqlab.decoding.generate import Writing, generate
 from seqlab.decoding.logits import Temperature, TopK
 from seqlab.decoding.packing import packed
+from seqlab.errors import RunError
+from seqlab.models.ngram import NGram
 
 pytestmark = pytest.mark.numeric
 
@@ -33,13 +36,14 @@ TRANSLATORS = [
     "transformer",
     "transformer-rotary",
     "transformer-quiet-buckets",
+    "transformer-six-heads",
     "v2",
     "v6",
     "convolutional",
     "coverage",
 ]
-MIXES, POOL, STOP = 14, 40, frozenset({0, 4})  # 15 models: 210 mixes
-LENGTHS = [1 + 7 * number % 33 for number in range(POOL)]
+MIXES, POOL, STOP = 13, 40, frozenset({0, 4})  # 16 models: 208 mixes
+LENGTHS = [1 + 7 * number % 33 if number % 10 else 190 + number for number in range(POOL)]
 SOURCES = shipped_translators.some_sources(LENGTHS, seed=3)
 
 
@@ -69,7 +73,9 @@ def request(name, number):
     if kind == 1:
         return Writing(prompt, Sample(Temperature(0.9), TopK(12), seed=number % 3), limit, STOP, number)
     if kind == 2:
-        return Search(prompt, Beam(draw.randint(1, 5), 0.6, shortest=draw.randint(0, 3)), limit, STOP)
+        covers = 0.2 if translates and name != "mt/convolutional" and number % 8 == 2 else 0.0
+        beam = Beam(draw.randint(1, 5), 0.6, covers, shortest=draw.randint(0, 3))
+        return Search(prompt, beam, limit, STOP, LENGTHS[number])
     return Writing(prompt, SHARED, limit, STOP, number)
 
 
@@ -190,3 +196,81 @@ def test_a_model_is_read_from_only_when_a_step_is_asked_for():
         engine.admit([Writing([1], limit=3)])
         assert engine.reading is None
         assert [len(engine.step()) for _ in range(4)] == [1, 1, 1, 0]
+
+
+class Refusing(Greedy):
+    def __call__(self, logits, requests, positions):
+        raise RuntimeError("refused")
+
+
+FAULTS = {
+    "a chooser": ("lm/gpt", lambda: Writing([3], Refusing(), 5), None, "refused"),
+    "an unseen context": ("counts", lambda: Writing([22, 22], limit=5), None, "never seen this context"),
+    "a search that has seen nothing": ("counts", lambda: Search([22, 22], Beam(2), 5), None, "never seen"),
+    "a word that is not in the vocabulary": ("mt/transformer", lambda: Writing([0], limit=5), 999, "index"),
+    "more tokens than positions": ("short", lambda: Writing([0], limit=30), 3, "does not fit"),
+}
+
+
+@pytest.mark.parametrize("when", [0, 3], ids=["together", "later"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_request_that_fails_leaves_and_the_others_go_on(fault, when):
+    name, made, word, message = FAULTS[fault]
+    model = SPECIAL[name]() if name in SPECIAL else model_of(name)
+    good = [Writing([0], limit=12), Search([0], Beam(3), 9)]
+    bad = made()
+
+    def source(words):
+        tokens = torch.tensor(words)[:, None]
+        return None if word is None else {"tokens": tokens, "mask": torch.ones_like(tokens, dtype=torch.bool)}
+
+    expected = []
+    for prompt in ([0], [0]):
+        one, engine = (Writing(prompt, limit=12) if not expected else Search(prompt, Beam(3), 9)), Engine(model)
+        engine.admit([one], source([5]))
+        while engine.step():
+            pass
+        expected.append(result(one))
+    engine = Engine(model)
+    engine.admit(good if when else [*good, bad], source([5, 5] if when else [5, 5, word or 0]))
+    failed, steps = [], 0
+    while moved := engine.step():
+        steps += 1
+        failed += [one for one in moved if one.error is not None]
+        if steps == when:
+            engine.admit([bad], source([word or 0]))
+    assert failed == [bad]
+    assert message in str(bad.error)
+    for one, right in zip(good, expected, strict=True):
+        assert same(result(one), right, name)
+    assert engine.reading is None
+
+
+def short_positions():
+    return packed(shipped_translators._transformer(position={"kind": "learned", "length": 20}).eval())
+
+
+def counts():
+    """Bigrams, in which the last word of the vocabulary never occurs."""
+    model = NGram(NGram.Settings(kind="ngram", order=2, smoothing="counts"), 23)
+    model.fit(np.random.default_rng(0).integers(0, 22, 5_000))
+    return model
+
+
+SPECIAL = {"short": short_positions, "counts": counts}
+
+
+def test_what_cannot_be_admitted_is_refused_at_once():
+    engine = Engine(model_of("mt/transformer"))
+    engine.admit([])
+    assert engine.step() == []
+    with pytest.raises(ValueError, match="one row for each of 1"):
+        engine.admit([Writing([0])], shipped_translators.some_sources([2, 3]))
+    with pytest.raises(ValueError, match="token 99 of a prompt"):
+        engine.admit([Writing([99])])
+    with pytest.raises(RunError, match="no attention"):
+        Engine(model_of("mt/v1")).admit([Search([0], Beam(2, coverage_penalty=0.1), 5, source_length=3)])
+    for kind in (lambda: Writing([0], limit=0), lambda: Search([0], Beam(2), 0)):
+        with pytest.raises(ValueError, match="at least one"):
+            kind()
+    assert engine.step() == []

@@ -41,7 +41,13 @@ def source_weights(model: nn.Module) -> list[Place]:
 
 def mean_weights(tape: Tape) -> Tensor:
     """Average the weights of all heads and layers recorded in one call: (B, T, N)."""
-    return torch.stack([one.mean(1) for notes in tape.values() for one in notes["weights"]]).mean(0)
+    layers = [_mean(one.unbind(1)) for notes in tape.values() for one in notes["weights"]]
+    return _mean(layers)
+
+
+def _mean(tensors: Sequence[Tensor]) -> Tensor:
+    """Add one after another, so that the bits of a row do not depend on its neighbours, as those of `mean` do."""
+    return sum(tensors[1:], tensors[0]) / len(tensors)
 
 
 def most(weights: Tensor) -> str:

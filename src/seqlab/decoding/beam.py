@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from seqlab.decoding.engine import Engine, Grown, Request
+from seqlab.decoding.engine import Engine, Grown, Request, succeeded
 from seqlab.decoding.reading import Reading, unseen
 from seqlab.models.language_model import LanguageModel
 
@@ -84,6 +84,8 @@ class Search(Request):
         source_length: int | None = None,
         watch: See | None = None,
     ) -> None:
+        if limit < 1:
+            raise ValueError(f"a limit of {limit} tokens; write at least one")
         self.prompt, self.beam, self.limit, self.stop, self.watch = prompt, beam, limit, stop, watch
         self.live: list[Live] = [((), 0.0)]
         self.finished: list[Hypothesis] = []
@@ -200,7 +202,7 @@ def beam_search(
     searches = [Search(prompt, beam, limit, stop, length, see(number)) for number, (prompt, limit, length) in each]
     engine = Engine(model)
     engine.admit(searches, source)
-    while engine.step():
+    while succeeded(engine.step()):
         pass
     return [one.found for one in searches]
 

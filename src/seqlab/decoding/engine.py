@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from seqlab.decoding.reading import Reading, advance, check_prompts, read
+from seqlab.decoding.reading import Reading, advance, check_prompts, no_room, places_of_attention, read
 from seqlab.models.language_model import LanguageModel
 
 Grown = list[tuple[int, int]]
@@ -26,6 +26,8 @@ class Request(ABC):
     prompt: Sequence[int]
     with_attention: bool = False
     """Whether it needs the attention of its rows to the source."""
+    error: Exception | None = None
+    """Why it left before it was done."""
 
     @property
     @abstractmethod
@@ -37,7 +39,8 @@ class Request(ABC):
     def grow(cls, requests: Sequence[Self], reading: Reading) -> list[Grown]:
         """Choose how each request of a group continues; return an empty list for those that are done.
 
-        `reading` holds the rows of all requests; the rows of one request are adjacent.
+        `reading` holds the rows of all requests; the rows of one request are adjacent. An error is raised before any
+        request is changed: the engine then calls this for each of them alone, to find out which one fails.
         """
 
     @abstractmethod
@@ -61,6 +64,8 @@ class Engine:
     >>> engine = Engine(model)
     >>> engine.admit([Writing([0, 5], Greedy(), limit=20)])
     >>> while engine.step(): ...
+
+    A request that fails leaves with its `error`, and the others continue.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -71,7 +76,13 @@ class Engine:
 
     def admit(self, requests: Sequence[Request], source: Mapping[str, Tensor] | None = None) -> None:
         """Add requests, which join at the next step; `source` has one row per request."""
+        if not requests:
+            return
         check_prompts(self.model, [request.prompt for request in requests])
+        if any(request.with_attention for request in requests):
+            places_of_attention(self.model)
+        if source is not None and any(len(tensor) != len(requests) for tensor in source.values()):
+            raise ValueError(f"a source has one row for each of {len(requests)} requests")
         self.waiting.append((list(requests), source))
 
     def leave(self, request: Request) -> None:
@@ -81,28 +92,19 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
-        """Advance every request by one token. Return those that advanced; empty when there is nothing left to do."""
+        """Advance every request by one token. Return those that advanced or failed; empty when none is left."""
         with_attention = any(request.with_attention for request in self.requests)
-        reading = self._advanced(with_attention)
-        for requests, source in self.waiting:
-            if requests:
-                new = read(self.model, [request.prompt for request in requests], source, with_attention)
-                reading = new if reading is None else reading.join(new)
-                self.places += [_Place(request, 0, 1) for request in requests]
-        self.waiting, self.reading = [], reading
-        if reading is None:
-            return []
+        failed = self._advance(with_attention)
+        while self.waiting:
+            failed += self._join(*self.waiting.pop(0), with_attention)
         first = 0
         for place in self.places:
             place.first, first = first, first + place.rows
-        for group in self._groups():
-            rows = [row for place in group for row in range(place.first, place.first + place.rows)]
-            requests = [place.request for place in group]
-            for place, grown in zip(group, type(requests[0]).grow(requests, reading.of(rows)), strict=True):
-                place.grown = grown
         moved = [place.request for place in self.places]
+        for group in self._groups():
+            self._grow(group)
         self.places = [place for place in self.places if place.grown]
-        return moved
+        return moved + failed
 
     @property
     def requests(self) -> list[Request]:
@@ -110,22 +112,76 @@ class Engine:
         waiting = [request for requests, _ in self.waiting for request in requests]
         return [place.request for place in self.places] + waiting
 
-    def _advanced(self, with_attention: bool) -> Reading | None:
-        """Read the chosen tokens of the requests that remain."""
+    def _advance(self, with_attention: bool) -> list[Request]:
+        """Read the chosen tokens of the requests that remain; return those that fail."""
         before, self.reading = self.reading, None
         if before is None or not self.places:
-            return None
+            return []
+        failed = self._overrun(before)
         rows = [place.first + row for place in self.places for row, _ in place.grown]
+        if not rows:
+            return failed
         device = before.states.device
         tokens = torch.tensor([token for place in self.places for _, token in place.grown], device=device)
-        state = before.state
-        if rows != list(range(len(before.states))):
-            state = state.reorder(torch.tensor(rows, device=device))
-            if len(self.places) < state.sources:
-                state = state.compact()
         for place in self.places:
             place.rows = len(place.grown)
-        return advance(self.model, tokens, state, self._text, with_attention)
+        try:
+            state = before.state
+            if rows != list(range(len(before.states))):
+                state = state.reorder(torch.tensor(rows, device=device))
+                if len(self.places) < state.sources:
+                    state = state.compact()
+            self.reading = advance(self.model, tokens, state, self._text, with_attention)
+        except Exception as error:  # such as no memory: the state is lost, and with it all requests
+            failed += _failed(self.places, error)
+            self.places = []
+        return failed
+
+    def _overrun(self, before: Reading) -> list[Request]:
+        """Take out the requests that read a source and have filled the model's context."""
+        context, state = self.model.context, before.state
+        if context is None or state.owner is None:
+            return []
+        full = {row for row, length in enumerate(state.lengths.tolist()) if length >= context}
+        over = [place for place in self.places if any(place.first + row in full for row, _ in place.grown)]
+        failed = _failed(over, no_room())
+        self.places = [place for place in self.places if place.grown]
+        return failed
+
+    def _join(
+        self, requests: list[Request], source: Mapping[str, Tensor] | None, with_attention: bool
+    ) -> list[Request]:
+        """Read the prompts and the sources of new requests; return those that fail."""
+        if not requests:
+            return []
+        try:
+            new = read(self.model, [request.prompt for request in requests], source, with_attention)
+        except Exception as error:
+            if len(requests) == 1:
+                requests[0].error = error
+                return requests
+            each = (self._join([one], _rows(source, [row]), with_attention) for row, one in enumerate(requests))
+            return [one for failed in each for one in failed]
+        self.reading = new if self.reading is None else self.reading.join(new)
+        self.places += [_Place(request, 0, 1) for request in requests]
+        return []
+
+    def _grow(self, group: Sequence[_Place]) -> None:
+        """Choose how the requests of a group continue; a request that fails does not."""
+        assert self.reading is not None
+        rows = [row for place in group for row in range(place.first, place.first + place.rows)]
+        requests = [place.request for place in group]
+        try:
+            grown = type(requests[0]).grow(requests, self.reading.of(rows))
+        except Exception as error:
+            if len(group) == 1:
+                _failed(group, error)
+            else:
+                for place in group:
+                    self._grow([place])
+            return
+        for place, found in zip(group, grown, strict=True):
+            place.grown = found
 
     def _text(self, row: int) -> Sequence[int]:
         """Return everything that a row has read, including the last chosen token."""
@@ -140,12 +196,28 @@ class Engine:
         return list(groups.values())
 
 
+def succeeded(requests: Sequence[Request]) -> Sequence[Request]:
+    """Return requests that advanced, or raise the error of the first one that failed."""
+    for request in requests:
+        if request.error is not None:
+            raise request.error
+    return requests
+
+
+def _failed(places: Sequence[_Place], error: Exception) -> list[Request]:
+    for place in places:
+        place.grown, place.request.error = [], error
+    return [place.request for place in places]
+
+
 def _without(
     request: Request, requests: list[Request], source: Mapping[str, Tensor] | None
 ) -> tuple[list[Request], Mapping[str, Tensor] | None]:
     keep = [number for number, one in enumerate(requests) if one is not request]
     if len(keep) == len(requests):
         return requests, source
-    return [requests[number] for number in keep], (
-        None if source is None else {name: tensor[keep] for name, tensor in source.items()}
-    )
+    return [requests[number] for number in keep], _rows(source, keep)
+
+
+def _rows(source: Mapping[str, Tensor] | None, rows: list[int]) -> Mapping[str, Tensor] | None:
+    return None if source is None else {name: tensor[rows] for name, tensor in source.items()}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqlab.decoding.choose import Choose, Greedy
-from seqlab.decoding.engine import Engine, Grown, Request
+from seqlab.decoding.engine import Engine, Grown, Request, succeeded
 from seqlab.decoding.reading import Reading, log_probabilities
 from seqlab.models.language_model import LanguageModel
 
@@ -38,6 +38,8 @@ class Writing(Request):
         stop: frozenset[int] = frozenset(),
         number: int = 0,
     ) -> None:
+        if limit < 1:
+            raise ValueError(f"a limit of {limit} tokens; write at least one")
         self.prompt, self.choose, self.limit, self.stop, self.number = prompt, choose, limit, stop, number
         self.tokens: list[int] = []
         self.log_probabilities: list[float] = []
@@ -84,7 +86,7 @@ def generate(
     texts = [Writing(prompt, choose, limit, stop, number) for prompt, limit, number in each]
     engine = Engine(model)
     engine.admit(texts, source)
-    while moved := set(map(id, engine.step())):
+    while moved := set(map(id, succeeded(engine.step()))):
         yield [
             Token(row, text.tokens[-1], text.log_probabilities[-1])
             for row, text in enumerate(texts)

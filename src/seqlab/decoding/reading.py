@@ -18,7 +18,7 @@ from seqlab.decoding.alignment import mean_weights, source_weights
 from seqlab.decoding.ranking import best
 from seqlab.errors import RunError, SeqlabError
 from seqlab.models.language_model import LanguageModel, State
-from seqlab.nn.recording import record
+from seqlab.nn.recording import Place, record
 
 CHUNK = 32
 """Positions of a prompt read at a time; a fixed size keeps the number of shapes small."""
@@ -92,6 +92,8 @@ def read(
 def check_prompts(model: LanguageModel, prompts: Sequence[Sequence[int]]) -> None:
     if not all(prompts):
         raise ValueError("a prompt must have at least one token")
+    if odd := [token for prompt in prompts for token in prompt if not 0 <= token < model.vocab_size]:
+        raise ValueError(f"token {odd[0]} of a prompt is not in the vocabulary of {model.vocab_size:,}")
     longest = max(len(prompt) for prompt in prompts)
     if model.context is not None and longest > model.context:
         raise SeqlabError(
@@ -113,7 +115,7 @@ def advance(
     if not full:
         return _stepped(model, tokens, state, with_attention)
     if state.owner is not None:
-        raise SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
+        raise no_room()
     assert model.context is not None
     anew = read(model, [text(row)[-max(1, model.context // 2) :] for row in full])
     rest = [row for row in range(len(tokens)) if row not in set(full)]
@@ -138,13 +140,17 @@ def _called(
     if not with_attention:
         output = model(tokens, state, mask)
         return output.states, None, output.state
+    with record(model, *places_of_attention(model)) as tape:
+        output = model(tokens, state, mask)
+    return output.states, mean_weights(tape), output.state
+
+
+def places_of_attention(model: LanguageModel) -> list[Place]:
     places = source_weights(model)
     if not places:
         hint = "remove the coverage penalty"
         raise RunError("this model has no attention, so its coverage of the source is unknown", hint=hint)
-    with record(model, *places) as tape:
-        output = model(tokens, state, mask)
-    return output.states, mean_weights(tape), output.state
+    return places
 
 
 def _where(here: Tensor, new: Tensor, old: Tensor) -> Tensor:
@@ -158,6 +164,10 @@ def log_probabilities(logits: Tensor) -> Tensor:
     if bool(found[:, 0].isnan().any()):  # a single NaN, or nothing but −∞, makes the whole row NaN
         raise unseen()
     return found
+
+
+def no_room() -> SeqlabError:
+    return SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
 
 
 def unseen() -> SeqlabError:

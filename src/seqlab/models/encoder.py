@@ -45,6 +45,8 @@ class Encoder(nn.Module, ABC):
     """Names of optional sizes, which only some tasks have."""
     width: int
     """Width of the states."""
+    longest: int | None = None
+    """The largest number of positions that it reads, if there is a limit."""
     directions: int = 1
     """2 if the first half of each state reads from the left and the second half from the right."""
 

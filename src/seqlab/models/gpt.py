@@ -65,6 +65,7 @@ class GPT(TokenModel):
         no_source(self, source)
         time = torch.arange(tokens.shape[1], device=tokens.device)
         if state is None:
+            self.position.check(len(time))
             x = self._embed(tokens, time)
             places = self.position.placed(Places(time, len(time)), x)
             for block in self.blocks:
@@ -72,7 +73,7 @@ class GPT(TokenModel):
             return Output(self.norm(x), None)
         after = state.consume()
         positions = after.lengths[:, None] + time
-        x = self._embed(tokens, positions.clamp(max=self.context - 1))  # positions beyond are padding
+        x = self._embed(tokens, positions)
         for layer, cache in enumerate(caches(after, positions, mask, list(self.blocks), self.position)):
             x = self.blocks[layer](x, cache)
             keep(after, layer, cache)

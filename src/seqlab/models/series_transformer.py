@@ -45,6 +45,7 @@ class SeriesTransformer(Forecaster):
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, every: bool = False) -> Tensor:
         a = self.input(inputs)
+        self.position.check(a.shape[1])
         time = torch.arange(a.shape[1], device=a.device)
         a = note(self, "embedded", self.dropout(self.position.embed(a, time)))
         places = self.position.placed(Places(time, len(time)), a)

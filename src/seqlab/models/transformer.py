@@ -43,6 +43,7 @@ class TransformerDecoder(Decoder):
         embedded = settings.embedded(settings.position)
         self.embedding = TokenEmbedding(vocab_size, embedded) if embedding is None else embedding
         self.position = position(settings.position, settings.shape())
+        self.context = self.position.limit
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings, source_width) for _ in range(settings.depth))
         self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
@@ -70,6 +71,7 @@ class TransformerDecoder(Decoder):
         return Output(self.norm(x), after)
 
     def write(self, tokens: Tensor, encoded: Encoded, mask: Tensor | None = None) -> Output:
+        self.position.check(tokens.shape[1])
         time = torch.arange(tokens.shape[1], device=tokens.device)
         x = self._embed(tokens, time)
         places = self.position.placed(Places(time, len(time)), x)

@@ -50,18 +50,21 @@ class TransformerEncoder(Encoder):
         self.embedding = TokenEmbedding(vocab_size, embedded) if embedding is None else embedding
         self.conditions = Conditions(vocab_size, conditions, embedded)
         self.position = position(settings.position, settings.shape(causal=not settings.both_ways))
+        self.longest = self.position.limit
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.depth))
         self.norm = settings.new_norm() if settings.norm_first else nn.Identity()
         (start or _start)(self)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Encoded:
+        self.position.check(batch["mask"].shape[1])
         x, places = self._embedded(batch)
         for block in self.blocks:
             x = block(x, mask=batch["mask"], places=places)
         return Encoded(self.norm(x), batch["mask"])
 
     def read(self, source: Mapping[str, Tensor]) -> Encoded:
+        self.position.check(source["mask"].shape[1])
         source = padded(source, room_for(source["mask"].shape[1]))
         x, places = self._embedded(source)
         x = x[source["mask"]]  # (R, D): compute nothing for padding

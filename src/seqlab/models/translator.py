@@ -30,6 +30,8 @@ class Decoder(nn.Module, ABC):
 
     Settings: ClassVar[type[PartSettings]]
     vocab_size: int
+    context: int | None = None
+    """The largest number of tokens that it reads, if there is a limit."""
     embedding: Any
     output: Any
 
@@ -75,7 +77,8 @@ class Translator(TokenModel):
 
     def join(self, encoder: Encoder, decoder: Decoder) -> None:
         super().__init__()
-        self.encoder, self.decoder, self.vocab_size = encoder, decoder, decoder.vocab_size
+        self.encoder, self.decoder = encoder, decoder
+        self.vocab_size, self.context = decoder.vocab_size, decoder.context
         self.start_weights()
 
     def start_weights(self) -> None:

@@ -116,8 +116,21 @@ class DotProduct(Part):
         super().__init__()
         self.dropout, self.scale, self.normalise = dropout, scale, normalise
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """A boolean `mask` is True where a score counts; any other mask is added to the scores."""
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """A boolean `mask` is True where a score counts; any other mask is added to the scores.
+
+        With the `lengths` of sequences (B,) that attend to themselves, a sequence's bits do not depend on the others.
+        """
+        if lengths is not None:
+            return self._by_length(q, k, v, mask, causal, lengths)
         if self.normalise is softmax:
             dropout = self.dropout if self.training else 0.0
             time, grouped = q.shape[2], q.shape[1] != k.shape[1]
@@ -129,6 +142,18 @@ class DotProduct(Part):
             )
             return found[:, :, :time] if more else found
         return self.found(self.weights(q, k, mask, causal), v)
+
+    def _by_length(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, lengths: Tensor) -> Tensor:
+        """Compute sequences of the same length, rounded up, together: with more keys, even if nobody attends to them,
+        the library adds up the others in another order."""
+        rooms = [min(room_for(length), q.shape[2]) for length in lengths.tolist()]
+        found = q.new_zeros(*q.shape[:3], v.shape[3])
+        for room in sorted(set(rooms)):
+            rows = torch.tensor([row for row, own in enumerate(rooms) if own == room], device=q.device)
+            some = slice(None) if len(rows) == len(q) else rows
+            part = None if mask is None else _cut(mask if len(mask) == 1 else mask[some], room)
+            found[some, :, :room] = self(*(one[some, :, :room] for one in (q, k, v)), part, causal)
+        return found
 
     def found(self, weights: Tensor, v: Tensor) -> Tensor:
         """Return the average of the values under the given weights (B, H, T, N)."""
@@ -147,6 +172,11 @@ class DotProduct(Part):
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
         return self.normalise(scores)
+
+
+def _cut(mask: Tensor, length: int) -> Tensor:
+    """Cut a mask for `length` queries, unless it is the same for all, and as many keys."""
+    return mask[..., :length] if mask.shape[2] == 1 else mask[:, :, :length, :length]
 
 
 def turned(x: Tensor, rotation: Rotation | None) -> Tensor:
@@ -214,7 +244,8 @@ class SelfAttention(Part):
             q, k = (turned(one, places.rotation) for one in (q, k))
         if cache is None:
             q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-            heads = attended(self, q, k, v, *self._seen(mask, places))
+            lengths = mask.sum(1) if flat and mask is not None else None
+            heads = attended(self, q, k, v, *self._seen(mask, places), lengths=lengths)
         else:
             k, v = cache.append(k, v)
             heads = attended(self, q.transpose(1, 2), k, v, cache.places.score_mask.to(q.dtype))
@@ -319,10 +350,11 @@ def attended(
     mask: Tensor | None,
     causal: bool = False,
     rows: int | None = None,
+    lengths: Tensor | None = None,
 ) -> Tensor:
     """Return the output of each head, (B, H, T, K); note it as `heads`, and its attention weights (B, H, T, N).
 
-    `rows` is B, for queries whose rows `meet` has merged.
+    `rows` is B, for queries whose rows `meet` has merged. `lengths` are those of `DotProduct`.
     """
     rows = rows or len(q)
     if changed(part, "weights"):
@@ -332,7 +364,7 @@ def attended(
         if recorded(part, "weights"):
             with torch.no_grad():  # in addition to the kernel, which does not return them
                 note(part, "weights", _apart(part.product.weights(q, k, mask, causal), rows))
-        found = part.product(q, k, v, mask, causal)
+        found = part.product(q, k, v, mask, causal, lengths)
     return note(part, "heads", _apart(found, rows))
 
 

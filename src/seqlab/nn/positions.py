@@ -13,7 +13,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
 from seqlab import registry
-from seqlab.errors import RecipeError
+from seqlab.errors import RecipeError, SeqlabError
 from seqlab.nn.attention import Places, Rotation
 from seqlab.recipe import Kind, PartSettings
 
@@ -51,9 +51,19 @@ class Position(nn.Module):
     """Tells all layers where tokens are. The base class adds nothing: order shows only in what a position may see."""
 
     Settings: type[PositionSettings] = PositionSettings
+    limit: int | None = None
+    """The largest number of positions; None if there is no limit."""
 
     def __init__(self, settings: PositionSettings, shape: PositionShape) -> None:
         super().__init__()
+
+    def check(self, length: int) -> None:
+        """Raise an error for a sequence that is longer than the limit."""
+        if self.limit is not None and length > self.limit:
+            hint = "shorten the texts, or train with a larger model.position.length"
+            raise SeqlabError(
+                f"a sequence has {length:,} tokens, but the model has {self.limit:,} positions", hint=hint
+            )
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add positions (B, T) or (T,) to the inputs (B, T, ...) → (B, T, D)."""
@@ -114,11 +124,15 @@ class Learned(AtInputs):
         if (count := settings.length or shape.length) is None:
             hint = "set model.position.length, or choose sinusoidal"
             raise RecipeError("learned positions need a length", where="model.position", hint=hint)
+        if count < (shape.length or 0):
+            what = f"{count:,} learned positions are fewer than 'model.context' {shape.length:,}"
+            raise RecipeError(what, where="model.position.length", hint="leave it out")
+        self.limit = count
         self.weight = nn.Parameter(torch.empty(count, self.width))
         nn.init.normal_(self.weight)
 
     def vectors(self, positions: Tensor, like: Tensor) -> Tensor:
-        return nn.functional.embedding(positions, self.weight)
+        return nn.functional.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)  # others are padding
 
 
 class Sinusoidal(AtInputs):

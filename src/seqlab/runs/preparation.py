@@ -29,6 +29,7 @@ from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
 from seqlab.errors import RecipeError, memory_for
+from seqlab.models.encoder import Encoder
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, seconds
@@ -226,10 +227,20 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
     train_split = task.split(recipe.data, "train", training=True)
     valid_split = task.split(recipe.data, "valid", training=False)
+    for split in (train_split, valid_split):
+        _check_lengths(objective.body, split)
     prepared = Prepared(recipe, task, objective, train_split, valid_split, {**notes, **taken(runs)})
     for note in prepared.left_out:
         watcher.said(note)
     return prepared
+
+
+def _check_lengths(body: nn.Module, split: Split) -> None:
+    """Check that an encoder with a limit can read the longest example."""
+    limit = body.longest if isinstance(body, Encoder) else None
+    if limit is not None and isinstance(split, Examples) and (longest := max(split.lengths, default=0)) > limit:
+        what = f"an example has {longest:,} tokens, but the model has {limit:,} positions"
+        raise RecipeError(what, where="model.position.length", hint="raise it, or shorten the texts")
 
 
 def taken(runs: Mapping[str, str]) -> dict[str, str]:

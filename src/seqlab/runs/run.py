@@ -229,7 +229,7 @@ class Run:
         texts = [self._text_after(prompt, ids) for prompt, ids in zip(prompts, asked.tokens, strict=True)]
         choose = choose or self.choose(seed)
         stop = frozenset({tokenizer.end_id})
-        limit = tokens or self.recipe.decoding.tokens
+        limit = self.recipe.decoding.tokens if tokens is None else tokens
         for step in generate(self.decoder, asked.tokens, choose, limit, stop, asked.source):
             for token in step:
                 if token.id not in stop:
@@ -259,7 +259,7 @@ class Run:
     def beam(self, prompt: str, beam: Beam, tokens: int | None = None) -> list[tuple[str, float]]:
         """Return the most probable continuations that beam search finds, with their log-probabilities, best first."""
         stop = frozenset({self.tokenizer.end_id})
-        limit = tokens or self.recipe.decoding.tokens
+        limit = self.recipe.decoding.tokens if tokens is None else tokens
         asked = self._asked([prompt])
         (found,) = beam_search(self.decoder, asked.tokens, beam, limit, stop, asked.source)
         texts = []

@@ -182,6 +182,11 @@ class Translation(Task, Writes):
         if not (isinstance(body, LanguageModel) and body.reads_sources):
             what = "this model cannot translate: it does not read a source"
             raise RecipeError(what, where="model.kind", hint="use transformer")
+        limits = [body.context, getattr(getattr(body, "encoder", None), "longest", None)]
+        least = min((limit for limit in limits if limit is not None), default=None)
+        if least is not None and self.settings.longest > least:
+            what = f"the maximum of {self.settings.longest:,} tokens exceeds the {least:,} positions of the model"
+            raise RecipeError(what, where="task.longest", hint=f"set task.longest={least}")
 
     # ------------------------------------------------------------------ examples
 
@@ -317,13 +322,14 @@ class Translation(Task, Writes):
         width = own.beam or 1
         penalty = own.length_penalty if own.beam else 0.0
         beam = Beam(width, penalty, own.coverage_penalty, best=min(own.best, width))
-        limits = self._limits(source)
+        limits = self._limits(source, model.context)
         return beam_search(model, [[end]] * len(limits), beam, limits, frozenset({end}), source, watch)
 
-    def _limits(self, source: Mapping[str, Tensor]) -> list[int]:
-        """Return the maximum number of tokens of each target."""
+    def _limits(self, source: Mapping[str, Tensor], context: int | None) -> list[int]:
+        """Return the maximum number of tokens of each target; the model has room for `context`."""
         reads = "text" in self.settings.conditions.values()  # the length of labels and numbers is meaningless
-        return [2 * length + 50 if reads else self.decoding.tokens for length in source["mask"].sum(1).tolist()]
+        found = [2 * length + 50 if reads else self.decoding.tokens for length in source["mask"].sum(1).tolist()]
+        return found if context is None else [min(limit, context) for limit in found]
 
     def drawn(self, choose: Choose) -> Translation:
         task = copy.copy(self)
@@ -333,7 +339,7 @@ class Translation(Task, Writes):
     def _drawn(self, model: LanguageModel, batch: Batch, choose: Choose) -> list[list[Hypothesis]]:
         """Sample one target per source, token by token, independently of the other sources."""
         source, end, examples = batch.part("source") or {}, self.tokenizer.end_id, batch["examples"].tolist()
-        limits = self._limits(source)
+        limits = self._limits(source, model.context)
         texts: list[list[Token]] = [[] for _ in limits]
         for step in generate(model, [[end]] * len(limits), choose, limits, frozenset({end}), source, examples):
             for token in step:
