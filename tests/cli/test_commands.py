@@ -127,6 +127,23 @@ def test_ctrl_c_saves_and_says_so(script, here, commands):
     assert f"step-{int(step):08d}" in os.listdir("out/checkpoints")
 
 
+SWALLOWS = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except BaseException:
+    pass
+"""
+
+
+def test_ctrl_c_during_an_import_that_swallows_it(script, here):
+    """As those of large libraries do."""
+    (here / "mine.py").write_text(SWALLOWS)
+    done = subprocess.run([script, "recipes", "lm/lstm", "--keys", "--code", "mine.py"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
 def test_ctrl_c_before_the_first_step_leaves_nothing(seqlab, here, commands, monkeypatch):
     def interrupted(*arguments, **keys):
         raise KeyboardInterrupt

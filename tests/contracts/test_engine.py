@@ -1,5 +1,6 @@
 """Requests that come, go and are cancelled at any step: each finds what it would find alone, to the bit."""
 
+import copy
 import random
 from functools import cache
 
@@ -274,3 +275,16 @@ def test_what_cannot_be_admitted_is_refused_at_once():
         with pytest.raises(ValueError, match="at least one"):
             kind()
     assert engine.step() == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("made", [packed, copy.deepcopy], ids=["packed", "plain"])
+def test_a_model_that_diverged(made, value):
+    model = copy.deepcopy(shipped_models.shipped("gpt"))
+    with torch.no_grad():
+        model.embedding.weight.fill_(value)
+    for one in (Writing([1], limit=3), Search([1], Beam(2), 3)):
+        engine = Engine(made(model))
+        engine.admit([one])
+        assert engine.step() == [one]
+        assert "its training diverged" in str(one.error)

@@ -12,7 +12,7 @@ from tolerance import SMALL_NET, rounding
 import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
-from seqlab.errors import Caution, SeqlabError
+from seqlab.errors import Caution, RecipeError, SeqlabError
 from seqlab.runs.preparation import prepare
 from seqlab.training.trainer import Silence
 
@@ -83,6 +83,25 @@ def test_generate_prints_the_answer_alone(reverser):
     told = run_command("generate", reverser.folder, "--prompt", "one ☃ three", "--temperature", 0, "--json")
     assert json.loads(told.stdout)["unknown"] == 1
     assert "note: 1 token is not in the vocabulary" in told.stderr
+
+
+def test_a_text_without_its_source_is_not_scored(reverser):
+    with pytest.raises(SeqlabError, match="scores a text together with its source"):
+        reverser.score(["three two one"])
+    with pytest.raises(TypeError, match="list of texts"):
+        reverser.score("three two one")
+
+
+def test_learned_positions_that_are_too_few(tmp_path):
+    """Said before training; and where they are enough, texts end at the last of them."""
+    model = {"kind": "transformer", "width": 16, "depth": 1, "heads": 2, "position": {"kind": "learned", "length": 12}}
+    settings = recipe(tmp_path, reversals(60), model=model).changed({"training.steps": 2})
+    with pytest.raises(RecipeError, match=r"task.longest: .* exceeds the 12 positions of the model; set"):
+        seqlab.train(settings, out=tmp_path / "run")
+    run = seqlab.train(settings.changed({"task.longest": 12}), out=tmp_path / "run")
+    (tmp_path / "lines.txt").write_text("one two three four five six one two three four five\none\n")
+    answers = list(run.predict(str(tmp_path / "lines.txt"), lines=True))
+    assert all("error" not in one for one in answers)
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "character", "byte", "bpe", "classic-bpe", "unigram", "wordpiece"])

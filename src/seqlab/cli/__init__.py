@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import click
@@ -80,6 +82,8 @@ def group(context: click.Context) -> None:
 
 def main() -> None:
     """Run a command; an error the user can correct is one line on stderr and exit code 2."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
     if "WORLD_SIZE" in os.environ:  # otherwise DDP warns on each rank about a setting that is intended
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character the terminal lacks becomes `?` instead of an error
@@ -97,6 +101,16 @@ def main() -> None:
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
         sys.exit(130)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, or stop at once during an import, where libraries swallow it or remain half-loaded."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            click.echo("stopped", err=True)
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 @contextmanager

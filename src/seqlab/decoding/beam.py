@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seqlab.decoding.engine import Engine, Grown, Request, succeeded
-from seqlab.decoding.reading import Reading, unseen
+from seqlab.decoding.reading import Reading, no_distribution
 from seqlab.models.language_model import LanguageModel
 
 
@@ -218,7 +218,7 @@ def _candidates(
     """
     values, ids, totals = reading.best(most + len(banned))
     if not bool(totals.isfinite().all()):
-        raise unseen()
+        raise no_distribution(reading.logits)
     if banned:
         refused = torch.isin(ids, torch.tensor(sorted(banned), device=ids.device))
         values = values.masked_fill(refused, -torch.inf)

@@ -162,7 +162,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
     """log softmax, (B, V) → (B, V); raise an error if a row has no distribution."""
     found = logits.log_softmax(-1)
     if bool(found[:, 0].isnan().any()):  # a single NaN, or nothing but −∞, makes the whole row NaN
-        raise unseen()
+        raise no_distribution(logits)
     return found
 
 
@@ -170,8 +170,10 @@ def no_room() -> SeqlabError:
     return SeqlabError("the output does not fit into the model's context", hint="ask for fewer tokens")
 
 
-def unseen() -> SeqlabError:
-    return SeqlabError(
-        "the model gives every token a probability of zero here, because it has never seen this context",
-        hint="use a smoothed model, or another prompt",
-    )
+def no_distribution(logits: Tensor) -> SeqlabError:
+    """Return the error for logits of which one row or more is not a distribution."""
+    if bool((logits == -torch.inf).all(-1).any()):
+        what = "the model gives every token a probability of zero here, because it has never seen this context"
+        return SeqlabError(what, hint="use a smoothed model, or another prompt")
+    what, hint = "the logits of the model are NaN or infinite: its training diverged", "lower training.learning_rate"
+    return SeqlabError(what, hint=hint)

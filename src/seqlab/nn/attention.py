@@ -147,12 +147,13 @@ class DotProduct(Part):
         """Compute sequences of the same length, rounded up, together: with more keys, even if nobody attends to them,
         the library adds up the others in another order."""
         rooms = [min(room_for(length), q.shape[2]) for length in lengths.tolist()]
+        if min(rooms) == q.shape[2]:
+            return self(q, k, v, mask, causal)
         found = q.new_zeros(*q.shape[:3], v.shape[3])
         for room in sorted(set(rooms)):
             rows = torch.tensor([row for row, own in enumerate(rooms) if own == room], device=q.device)
-            some = slice(None) if len(rows) == len(q) else rows
-            part = None if mask is None else _cut(mask if len(mask) == 1 else mask[some], room)
-            found[some, :, :room] = self(*(one[some, :, :room] for one in (q, k, v)), part, causal)
+            part = None if mask is None else _cut(mask if len(mask) == 1 else mask[rows], room)
+            found[rows, :, :room] = self(*(one[rows, :, :room] for one in (q, k, v)), part, causal)
         return found
 
     def found(self, weights: Tensor, v: Tensor) -> Tensor:

@@ -273,6 +273,11 @@ class Run:
 
         The score of an empty text is that of its end alone; without ends, it is log p = 0 over 0 tokens.
         """
+        if isinstance(texts, str):
+            raise TypeError("score takes a list of texts")
+        if isinstance(self.model, LanguageModel) and self.model.reads_sources:
+            what, hint = "scores a text together with its source", f"use `seqlab evaluate {self.folder} --data PAIRS`"
+            raise RunError(what, where=str(self.folder), hint=hint)
         end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
