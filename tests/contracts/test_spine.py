@@ -15,6 +15,7 @@ import yaml
 from tolerance import SMALL_NET, rounding
 
 import seqlab
+from seqlab.data.randomness import Key
 from seqlab.decoding.beam import Beam, beam_search
 from seqlab.decoding.generate import generate
 from seqlab.decoding.packing import packed
@@ -48,6 +49,17 @@ def neighbours(rng):
     return {"text": " ".join(WORDS[number] for number in numbers), "tags": " ".join(tags)}
 
 
+def asked(rng):
+    """Who, or when? The document has one name and one date among other words, anywhere in up to four windows."""
+    words = rng.choices(WORDS, k=rng.randint(5, 60))
+    name, date = rng.choice(["ada lovelace", "grace hopper"]), rng.choice(["december 1815", "june 1912"])
+    first, second = sorted(rng.choices(range(len(words) + 1), k=2))
+    one, other = (name, date) if rng.random() < 0.5 else (date, name)
+    document = [*words[:first], one, *words[first:second], "and", other, *words[second:]]
+    question, answer = rng.choice([("who", name), ("when", date)])
+    return {"question": question, "document": " ".join(document), "answer": answer}
+
+
 CASES = {
     "attention_translator": {
         "example": reversals,
@@ -78,6 +90,16 @@ CASES = {
             "training": {"steps": 200, "learning_rate": 0.02},
         },
         "reaches": {"accuracy": 0.99},
+    },
+    "spans": {
+        "example": asked,
+        "recipe": {
+            "task": "spans",
+            "model": {"kind": "transformer-encoder", "width": 32, "depth": 1, "heads": 4},
+            "objective": "point-to",
+            "training": {"steps": 300, "learning_rate": 0.01},
+        },
+        "reaches": {"windows": 0.97},
     },
 }
 
@@ -145,6 +167,25 @@ def test_it_learns(trained):
     metrics = run.evaluate()
     for metric, least in CASES[name]["reaches"].items():
         assert metrics[metric] >= least, metrics
+
+
+def test_spans_are_found_in_documents_of_several_windows(train_once):
+    """By the surest window that has one: characters of the document, whichever window they were read in."""
+    _, run = train_once("spans")
+    split = run.held_out()
+    batch = split.batch(range(len(split)), Key(0, 0))
+    with torch.no_grad():
+        pointed = split.pointed(run.objective, batch)
+    best, nowhere = {}, ((0, 0), -1e9)
+    for record, (span, score) in zip(batch.records, pointed, strict=True):
+        if span is not None and score > best.get(record.line, nowhere)[1]:
+            best[record.line] = span, score
+    documents = {record.line: record.fields for record in batch.records}
+    assert len(split) > 1.5 * len(documents)  # windows
+    right = [
+        fields["document"][slice(*best.get(line, nowhere)[0])] == fields["answer"] for line, fields in documents.items()
+    ]
+    assert sum(right) / len(right) > 0.95
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(trained):

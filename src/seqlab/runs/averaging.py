@@ -29,6 +29,8 @@ def average(
 
     Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. `training.keep` sets how many a run keeps.
 
+    The two factors of a low-rank adapter are averaged one by one, as other weights are.
+
     >>> seqlab.average("runs/mine", out="runs/averaged", last=5).evaluate()
     """
     folder = Path(out)
