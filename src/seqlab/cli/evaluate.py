@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import checkpoint, code_option, device, picture, settings_among
 
 CAUTIONS = ("scores", "changed", "overlap")
@@ -14,9 +15,15 @@ CAUTIONS = ("scores", "changed", "overlap")
 
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--data", multiple=True, metavar="FILE", help="Evaluate on FILE instead of the run's held-out data.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=files,
+    help="Evaluate on FILE instead of the run's held-out data.",
+)
 @click.option(
     "--scramble",
     type=click.FloatRange(0, 1, min_open=True),
@@ -43,6 +50,7 @@ CAUTIONS = ("scores", "changed", "overlap")
     "--out",
     metavar="FILE",
     callback=picture,
+    shell_complete=files,
     help="Where to save the picture of --errors (.png, .svg or .pdf); in the run folder by default. With --json, it is "
     "drawn only if --out is given.",
 )
