@@ -33,6 +33,7 @@ EXPECTED_SKIPS = {
     r"^the shared data has no .* here$": not SHARED.exists(),
     r"^there is no C\+\+ compiler ": NO_COMPILER,
     r"^mkdocs is not installed$": importlib.util.find_spec("mkdocs") is None,  # `make docs` installs it
+    r"^bash is not installed$": shutil.which("bash") is None,
     r"^mounting is not permitted here": True,  # a container may lack the right
 }
 """Reasons for which a test may be skipped, and whether that is so on this machine."""

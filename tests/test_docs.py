@@ -30,6 +30,7 @@ HOSTS = {"arxiv.org", "aclanthology.org", "doi.org", "keepachangelog.com"}
 CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t).*?$|`[^`\n]*`", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)")
 ADDRESS = re.compile(r"https?://[^\s)>\"'`]+")
+TESTS = re.compile(r"\btests/[\w/]+(?:\.py)?")
 LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=\"?(https?://[^\s\">]+)")
 
 
@@ -83,6 +84,12 @@ def test_links_lead_to_files_and_headings(page):
 def test_only_papers_and_projects_are_linked(page):
     hosts = {urlsplit(address).hostname for address in ADDRESS.findall(text_of(page))}
     assert hosts <= HOSTS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tests_that_are_named_exist(page):
+    for name in TESTS.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
 
 
 def test_every_public_name_is_in_the_reference():

@@ -26,6 +26,8 @@ WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", ty
 REQUIRED = "required"
 MOST_KINDS = 12
 """The most kinds to list as the type of a key."""
+KIND_OF = "a kind of "
+"""The type of a key with more kinds than that: `a kind of cell`."""
 GLOSSARY = {
     "activation": "The nonlinearity.",
     "attention": "How the decoder attends to the source; if null, it receives only the encoder's last state.",
@@ -106,7 +108,24 @@ def _key(name: str, field: FieldInfo, about: str) -> RecipeKey:
 
 def _kinds(family: str) -> str:
     names = registry.names(family)
-    return " | ".join(names) if len(names) <= MOST_KINDS else f"a kind of {family}"
+    return " | ".join(names) if len(names) <= MOST_KINDS else f"{KIND_OF}{family}"
+
+
+def choices(key: RecipeKey) -> list[str]:
+    """Return the values that can be listed for a key, among them every kind of its family."""
+    found = []
+    for one in key.type.split(" | "):
+        if one.startswith(KIND_OF):
+            found += registry.names(one.removeprefix(KIND_OF))
+        elif one == WORDS[bool]:
+            found += ["true", "false"]
+        elif one == "null" or not (one in WORDS.values() or " " in one):
+            found.append(one)
+    return found
+
+
+def takes_text(key: RecipeKey) -> bool:
+    return any(one in ("text", "list of text") for one in key.type.split(" | "))
 
 
 def _type(annotation: Any) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from seqlab.cli.completion import folders
 from seqlab.cli.options import code_option
 
 
 @click.command(epilog="Example: seqlab accept runs/mine --code my_cell.py")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @code_option("Another version of the Python file that the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def accept(run: str, code: str | None, as_json: bool) -> None:

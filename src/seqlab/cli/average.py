@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from seqlab.cli.completion import folders
 from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab average runs/mine --last 5 --out runs/averaged")
-@click.argument("run")
-@click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
+@click.argument("run", shell_complete=folders)
+@click.option("--out", required=True, metavar="FOLDER", shell_complete=folders, help="Where to write the new run.")
 @click.option("--last", default=5, show_default=True, type=click.IntRange(2), help="Number of checkpoints to average.")
 @device
 @code_option()

@@ -8,13 +8,16 @@ import shlex
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab back-translate runs/en-de mono.en --temperature 1 --out synthetic.tsv")
-@click.argument("run")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--out", required=True, metavar="FILE", help="Where to write the pairs: .tsv or .jsonl.")
+@click.argument("run", shell_complete=folders)
+@click.argument("files", nargs=-1, metavar="[FILE]...", shell_complete=files)
+@click.option(
+    "--out", required=True, metavar="FILE", shell_complete=files, help="Where to write the pairs: .tsv or .jsonl."
+)
 @click.option("--beam", type=click.IntRange(1), help="Beam size; 1 is greedy. The recipe's by default.")
 @click.option(
     "--temperature",

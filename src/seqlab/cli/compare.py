@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import folders, recipes_and_keys
 from seqlab.cli.options import OWN_CLASSES, code_option
 
 if TYPE_CHECKING:
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: seqlab compare lm/ngram lm/lstm lm/gpt --budget 60s --seeds 3 data.train=my.txt")
-@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...")
+@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE... [KEY=VALUE]...", shell_complete=recipes_and_keys)
 @click.option(
     "--budget", metavar="TIME", help="Training time of each recipe, 60s by default; or set training.steps=N instead."
 )
 @click.option(
     "--seeds", default=1, show_default=True, type=click.IntRange(1), help="Number of seeds to train each recipe with."
 )
-@click.option("--out", default="runs/compare", show_default=True, help="Folder for the runs and the plot.")
+@click.option(
+    "--out", default="runs/compare", show_default=True, shell_complete=folders, help="Folder for the runs and the plot."
+)
 @code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seqlab.cli.completion import files
+
 if TYPE_CHECKING:
     from seqlab.data.checks.file_checks import Finding
 
@@ -20,11 +22,12 @@ def data(context: click.Context) -> None:
 
 
 @data.command(epilog="Example: seqlab data check train.txt --valid valid.txt")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=files)
 @click.option(
     "--valid",
     multiple=True,
     metavar="FILE",
+    shell_complete=files,
     help="Validation data; a line that also occurs in FILE is a fault.",
 )
 @click.option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seqlab.cli.completion import folders
+
 if TYPE_CHECKING:
     from seqlab.runs.comparison import Result
 
@@ -15,7 +17,9 @@ RECIPES = ("lm/ngram", "lm/lstm", "lm/gpt")
 
 @click.command(epilog="Example: seqlab demo --budget 20s --out runs/quick")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Training time of each model.")
-@click.option("--out", default="runs/demo", show_default=True, help="Folder for the runs and the plot.")
+@click.option(
+    "--out", default="runs/demo", show_default=True, shell_complete=folders, help="Folder for the runs and the plot."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(budget: str, out: str, as_json: bool) -> None:
     """Train a 5-gram, an LSTM and a GPT on Python's own documentation, for the same time each; then mix them.

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import checkpoint, code_option, device, picture, settings_among
+
+if TYPE_CHECKING:
+    from seqlab.runs.run import Run
 
 CAUTIONS = ("scores", "changed", "overlap")
 """Entries of a signature that are printed as notes, on separate lines."""
 
 
 @click.command(epilog="Example: seqlab evaluate runs/mine --data other.txt --scramble 0.5 --json")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--data", multiple=True, metavar="FILE", help="Evaluate on FILE instead of the run's held-out data.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=files,
+    help="Evaluate on FILE instead of the run's held-out data.",
+)
 @click.option(
     "--scramble",
     type=click.FloatRange(0, 1, min_open=True),
@@ -43,6 +53,7 @@ CAUTIONS = ("scores", "changed", "overlap")
     "--out",
     metavar="FILE",
     callback=picture,
+    shell_complete=files,
     help="Where to save the picture of --errors (.png, .svg or .pdf); in the run folder by default. With --json, it is "
     "drawn only if --out is given.",
 )
@@ -76,31 +87,18 @@ def evaluate(
     data.format=csv or data.documents=line.
     """
     from seqlab.cli.display import Bar
-    from seqlab.cli.streams import echo_json
-    from seqlab.errors import RunError
     from seqlab.inspection.error_report import report as error_report
-    from seqlab.metrics.judging import metrics_of
     from seqlab.runs.run import load
-    from seqlab.tasks.abilities import Writes
 
-    others, reading = settings_among(settings)
-    if others:
-        raise click.UsageError(f"'{others[0]}' does not set how data is read; name files with --data")
-    if reading and not data:
-        raise click.UsageError(f"{reading[0]} applies only to data other than the run's own: add --data FILE")
+    reading = _reading(settings, data)
+    if out is not None and not errors:
+        raise click.UsageError("--out names the picture of --errors: add --errors")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded.changed(reading) if reading else loaded
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
-    judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
-    if by_length and judges is None:
-        raise RunError("generates no texts to score by source length", where=run, hint="leave --by-length out")
-    if out is not None and not errors:
-        raise click.UsageError("--out names the picture of --errors: add --errors")
-    metrics = None if metric is None else [name.strip() for name in metric.split(",")]
-    if metrics is not None:
-        metrics_of(metrics)  # report an unknown name before the work, not after it
-    if by_length and not (judges if metrics is None else metrics):
-        raise RunError("--by-length needs a metric", where=run, hint="add --metric bleu")
+    metrics = None if metric is None else _known(metric)
+    if by_length:
+        _check_by_length(loaded, run, metrics)
     files = list(data) or None
     with Bar("evaluate", quiet=as_json):
         columns = {"value": loaded.evaluate(files, batch_size, metrics=metrics, lengths=by_length)}
@@ -108,11 +106,52 @@ def evaluate(
             columns["scrambled"] = loaded.evaluate(files, batch_size, scramble, metrics)
         report = error_report(loaded.outcomes(files, batch_size), worst) if errors else None
     if as_json:
-        more = {} if report is None else {"errors": report}
-        echo_json({**columns.pop("value"), **columns, **more})
-        if report is not None and out is not None:
-            _draw(report, out, loaded.folder, err=True)
-        return
+        _print_json(columns, report)
+    else:
+        _print_tables(columns, report)
+    if report is not None and (out is not None or not as_json):
+        _draw(report, loaded.folder / "errors.png" if out is None else Path(out), err=as_json)
+
+
+def _reading(settings: tuple[str, ...], data: tuple[str, ...]) -> list[str]:
+    """Return the settings for reading FILE; there must be no others, and a FILE to read."""
+    others, reading = settings_among(settings)
+    if others:
+        raise click.UsageError(f"'{others[0]}' does not set how data is read; name files with --data")
+    if reading and not data:
+        raise click.UsageError(f"{reading[0]} applies only to data other than the run's own: add --data FILE")
+    return reading
+
+
+def _known(metric: str) -> list[str]:
+    """Return the names of the metrics; report an unknown one before the work, not after it."""
+    from seqlab.metrics.judging import metrics_of
+
+    names = [name.strip() for name in metric.split(",")]
+    metrics_of(names)
+    return names
+
+
+def _check_by_length(loaded: Run, run: str, metrics: list[str] | None) -> None:
+    """--by-length needs a task that writes texts, and a metric for them."""
+    from seqlab.errors import RunError
+    from seqlab.tasks.abilities import Writes
+
+    if not isinstance(loaded.task, Writes):
+        raise RunError("generates no texts to score by source length", where=run, hint="leave --by-length out")
+    if not (loaded.task.judges if metrics is None else metrics):
+        raise RunError("--by-length needs a metric", where=run, hint="add --metric bleu")
+
+
+def _print_json(columns: dict[str, dict[str, Any]], report: dict[str, Any] | None) -> None:
+    from seqlab.cli.streams import echo_json
+
+    scrambled = {name: found for name, found in columns.items() if name != "value"}
+    echo_json({**columns["value"], **scrambled, **({} if report is None else {"errors": report})})
+
+
+def _print_tables(columns: dict[str, dict[str, Any]], report: dict[str, Any] | None) -> None:
+    """Print a table of figures, one per variable and one per length if there are any, the signature and the errors."""
     from seqlab.cli.tables import by_length_table, error_tables, table
 
     bins = columns["value"].pop("by_length", [])
@@ -135,13 +174,11 @@ def evaluate(
         click.echo(f"signature: {', '.join(shown)}")
     if report is not None:
         error_tables(report)
-        _draw(report, out, loaded.folder, err=False)
 
 
-def _draw(report: dict[str, Any], out: str | None, folder: Path, err: bool) -> None:
+def _draw(report: dict[str, Any], path: Path, err: bool) -> None:
     from seqlab.inspection import figures
 
-    path = folder / "errors.png" if out is None else Path(out)
     figures.errors(report, path)
     click.echo(f"drawn: {path}", err=err)
 

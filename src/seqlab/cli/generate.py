@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import folders
 from seqlab.cli.options import checkpoint, code_option, device
 
 
 @click.command(epilog="Example: seqlab generate runs/mine --prompt 'The list' --tokens 80 --top-p 0.9 --seed 1")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.option("--prompt", default="", help="Text to continue.")
 @click.option("--tokens", type=click.IntRange(1), help="Maximum number of new tokens.")
 @click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; higher is more random.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import checkpoint, code_option, device, picture
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ out = click.option(
     "--out",
     metavar="FILE",
     callback=picture,
+    shell_complete=files,
     help="Where to save the picture (.png, .svg or .pdf); in the run folder by default.",
 )
 code = code_option()
@@ -36,7 +38,7 @@ rows = click.option(
 
 
 @inspect.command(epilog="Example: seqlab inspect gradients runs/mine --length 200 --json")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.option(
     "--length", default=100, show_default=True, type=click.IntRange(2), help="Number of positions to look back."
 )
@@ -88,7 +90,7 @@ def gradients(
 
 
 @inspect.command(epilog="Example: seqlab inspect surface runs/mine --points 31 --out surface.svg")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.option("--points", default=21, show_default=True, type=click.IntRange(3, 201), help="Points in each direction.")
 @click.option(
     "--span",
@@ -148,7 +150,7 @@ def surface(
 
 
 @inspect.command(epilog="Example: seqlab inspect attention runs/translation-gnmt-v3 --row 5 --out attention.svg")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.option(
     "--row", default=0, show_default=True, type=click.IntRange(0), help="Index of the held-out example, from 0."
 )
@@ -191,7 +193,7 @@ def attention(
 
 
 @inspect.command(epilog="Example: seqlab inspect beam runs/translation-gnmt-v3 --row 5 --width 3 --json")
-@click.argument("run")
+@click.argument("run", shell_complete=folders)
 @click.option(
     "--row", default=0, show_default=True, type=click.IntRange(0), help="Index of the held-out example, from 0."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import files
 from seqlab.cli.options import OWN_CLASSES, code_option
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ STDIN = "-"
 @click.command(
     epilog="Example: seqlab metrics mine.txt reference.txt --metric bleu,chrf,wer --against other.txt --json"
 )
-@click.argument("hypothesis", metavar="HYP")
-@click.argument("references", metavar="REF...", nargs=-1, required=True)
+@click.argument("hypothesis", metavar="HYP", shell_complete=files)
+@click.argument("references", metavar="REF...", nargs=-1, required=True, shell_complete=files)
 @click.option(
     "--metric",
     "names",
@@ -35,6 +36,7 @@ STDIN = "-"
     "others",
     multiple=True,
     metavar="FILE",
+    shell_complete=files,
     help="Output of another system to compare with: is the difference significant?",
 )
 @click.option("--lowercase", is_flag=True, help="BLEU, chrF, WER, CER, exact: ignore case (the others always do).")

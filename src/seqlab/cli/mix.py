@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import code_option, device
 
 
 @click.command(epilog="Example: seqlab mix runs/lstm runs/5gram --out runs/mixed")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", required=True, metavar="FOLDER", help="Where to write the new run.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=folders)
+@click.option("--out", required=True, metavar="FOLDER", shell_complete=folders, help="Where to write the new run.")
 @click.option(
     "--weight",
     "weights",
@@ -19,7 +20,13 @@ from seqlab.cli.options import code_option, device
     type=float,
     help="Weight of a run, given once per run; fitted on held-out data by default.",
 )
-@click.option("--data", multiple=True, metavar="FILE", help="Held-out data, if the runs do not hold out the same data.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=files,
+    help="Held-out data, if the runs do not hold out the same data.",
+)
 @device
 @code_option("The Python file that the runs were trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import files, folders
+
 if TYPE_CHECKING:
     from seqlab.models.ngram import Size
     from seqlab.runs.run import Run
@@ -21,8 +23,14 @@ def ngram(context: click.Context) -> None:
 
 
 @ngram.command(epilog="Example: seqlab ngram show runs/my-ngram --data other.txt")
-@click.argument("run")
-@click.option("--data", multiple=True, metavar="FILE", help="Measure on FILE instead of the run's held-out data.")
+@click.argument("run", shell_complete=folders)
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=files,
+    help="Measure on FILE instead of the run's held-out data.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
     """Show the size and sparsity of an n-gram model by order.
@@ -53,8 +61,8 @@ def show(run: str, data: tuple[str, ...], as_json: bool) -> None:
 
 
 @ngram.command(name="export", epilog="Example: seqlab ngram export runs/my-ngram my.arpa.gz")
-@click.argument("run")
-@click.argument("file")
+@click.argument("run", shell_complete=folders)
+@click.argument("file", shell_complete=files)
 def export_(run: str, file: str) -> None:
     """Write the n-gram model of RUN as an ARPA file.
 
@@ -67,8 +75,8 @@ def export_(run: str, file: str) -> None:
 
 
 @ngram.command(name="import", epilog="Example: seqlab ngram import other.arpa runs/other")
-@click.argument("file")
-@click.argument("out")
+@click.argument("file", shell_complete=files)
+@click.argument("out", shell_complete=folders)
 def import_(file: str, out: str) -> None:
     """Make a run folder from an ARPA file.
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import files
+
 READING = re.compile(r"data\.(columns|format|documents)\b[^=]*=")
 """Settings for reading a file, which may differ for files that a run was not trained on."""
 
@@ -63,4 +65,4 @@ def code_option(help: str = "The Python file that the run was trained with.") ->
             raise click.UsageError("give --code once; the file can import others from its folder")
         return given[0] if given else None
 
-    return click.option("--code", metavar="FILE", multiple=True, callback=only, help=help)
+    return click.option("--code", metavar="FILE", multiple=True, callback=only, shell_complete=files, help=help)

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import checkpoint, code_option, device, settings_among
 
 
 @click.command(epilog="Example: echo 'a fine film' | seqlab predict runs/sentiment --json")
-@click.argument("run")
-@click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...")
+@click.argument("run", shell_complete=folders)
+@click.argument("files", nargs=-1, metavar="[FILE | KEY=VALUE]...", shell_complete=files)
 @click.option("--lines", is_flag=True, help="Read FILE as plain text with one example per line, even an empty one.")
 @click.option(
     "--batch-size", type=click.IntRange(1), help="Number of examples computed together; affects only speed and memory."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seqlab.cli.completion import files, folders
 from seqlab.cli.options import checkpoint, code_option, device
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: printf 'a cat sat\\nsat cat a\\n' | seqlab score runs/mine --rank")
-@click.argument("run")
-@click.argument("file", required=False)
+@click.argument("run", shell_complete=folders)
+@click.argument("file", required=False, shell_complete=files)
 @click.option("--rank", is_flag=True, help="Sort the lines, most probable first.")
 @click.option(
     "--suggest",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seqlab.cli.completion import folders, study_names
 from seqlab.cli.options import OWN_CLASSES, code_option
 
 if TYPE_CHECKING:
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: seqlab study adding along.steps=[50,100] seeds=1 --only lstm,elman --out runs/adding")
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+@click.argument("name", required=False, metavar="[NAME|FILE]", shell_complete=study_names)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--only", metavar="ARM,...", help="Run only these arms of the study.")
-@click.option("--out", metavar="FOLDER", help="Folder for runs, table and picture; runs/study-NAME by default.")
+@click.option(
+    "--out",
+    metavar="FOLDER",
+    shell_complete=folders,
+    help="Folder for runs, table and picture; runs/study-NAME by default.",
+)
 @code_option(OWN_CLASSES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def study(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seqlab.cli.completion import files, folders, recipe_names
+
 if TYPE_CHECKING:
     from seqlab.recipe import PartSettings
     from seqlab.tokenizers import Tokenizer
@@ -36,10 +38,15 @@ def tokenizer(context: click.Context) -> None:
 
 @tokenizer.command(epilog="Example: seqlab tokenizer train wordpiece book.txt lowercase=true --out tokenizers/book")
 @click.argument("kind")
-@click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...")
+@click.argument("given", nargs=-1, required=True, metavar="FILE... [KEY=VALUE]...", shell_complete=files)
 @click.option("--vocab-size", type=int, help="Size of the vocabulary, including special tokens.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to save the tokenizer."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FOLDER",
+    shell_complete=folders,
+    help="Where to save the tokenizer.",
 )
 def train(kind: str, given: tuple[str, ...], vocab_size: int | None, out: Path) -> None:
     """Learn a vocabulary from texts.
@@ -78,7 +85,7 @@ def _check_free(out: Path) -> None:
 
 
 @tokenizer.command(epilog='Example: seqlab tokenizer encode runs/my-run "To be, or not to be"')
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path), shell_complete=folders)
 @click.argument("text", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print ids, pieces and offsets as JSON.")
 def encode(folder: Path, text: str | None, as_json: bool) -> None:
@@ -100,7 +107,7 @@ def encode(folder: Path, text: str | None, as_json: bool) -> None:
 
 
 @tokenizer.command(epilog="Example: seqlab tokenizer decode tokenizers/book 312 7 45")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path), shell_complete=folders)
 @click.argument("ids", nargs=-1, type=int)
 def decode(folder: Path, ids: tuple[int, ...]) -> None:
     """Print the text that IDS stand for.
@@ -123,12 +130,22 @@ def decode(folder: Path, ids: tuple[int, ...]) -> None:
 @tokenizer.command(
     epilog="Example: seqlab tokenizer show bpe:2000 character runs/my-run --data book.txt --word unhappiest"
 )
-@click.argument("tokenizers", nargs=-1, required=True, metavar="TOKENIZER...")
+@click.argument("tokenizers", nargs=-1, required=True, metavar="TOKENIZER...", shell_complete=folders)
 @click.option("--text", help="Measure on this text.")
-@click.option("--data", metavar="FILE", help="Measure on this file, folder, pattern or built-in data set.")
-@click.option("--learn", metavar="FILE", help="Learn each KIND from this file instead of the text it is measured on.")
 @click.option(
-    "--recipe", metavar="RECIPE", help="Learn from a recipe's training data and measure on its held-out data."
+    "--data", metavar="FILE", shell_complete=files, help="Measure on this file, folder, pattern or built-in data set."
+)
+@click.option(
+    "--learn",
+    metavar="FILE",
+    shell_complete=files,
+    help="Learn each KIND from this file instead of the text it is measured on.",
+)
+@click.option(
+    "--recipe",
+    metavar="RECIPE",
+    shell_complete=recipe_names,
+    help="Learn from a recipe's training data and measure on its held-out data.",
 )
 @click.option("--word", "words", multiple=True, help="Show how this word is split; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from seqlab.cli.completion import recipe_keys, recipe_names
+from seqlab.cli.completion import folders, recipe_keys, recipe_names
 from seqlab.cli.options import OWN_CLASSES, code_option
 
 
@@ -15,7 +15,7 @@ from seqlab.cli.options import OWN_CLASSES, code_option
 )
 @click.argument("recipe", shell_complete=recipe_names)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=recipe_keys)
-@click.option("--out", metavar="RUN", help="Run folder; runs/NAME by default.")
+@click.option("--out", metavar="RUN", shell_complete=folders, help="Run folder; runs/NAME by default.")
 @click.option("--resume", is_flag=True, help="Continue the run in the folder, or start one if there is none.")
 @click.option(
     "--check", is_flag=True, help="Do not train; check the first loss, overfit one batch and estimate the time."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -371,7 +372,7 @@ FONTS = [
 
 
 def _dress(axes: Any, title: str, x: str, y: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    _title(axes, title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(axis="y", color="#e9ecef")
@@ -380,11 +381,30 @@ def _dress(axes: Any, title: str, x: str, y: str) -> None:
         axes.spines[side].set_visible(False)
 
 
+def _title(axes: Any, title: str) -> Any:
+    return axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+
+
+def _wrap_title(axes: Any) -> None:
+    """Break the title into as few lines as fit the width of the axes."""
+    title, room = axes.get_title(loc="left"), axes.get_window_extent().width
+    for columns in range(len(title), NARROWEST, -1):
+        if _title(axes, textwrap.fill(title, columns)).get_window_extent().width <= room:
+            return
+
+
+NARROWEST = 12
+"""Titles are not broken into lines with fewer characters."""
+
+
 def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.tight_layout()
+        for axes in figure.axes:
+            _wrap_title(axes)
         figure.tight_layout()
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

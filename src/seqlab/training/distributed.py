@@ -61,7 +61,10 @@ class Ranks:
 
 
 class Strategy(ABC):
-    """How weights, gradients and the rows of a batch are spread over ranks: all that the training loop depends on."""
+    """How the rows of a batch and the sums of gradients are spread over ranks.
+
+    The trainer, its averaged weights and its checkpoints also assume that every rank has all weights.
+    """
 
     ranks: Ranks
 
