@@ -295,8 +295,7 @@ class Recipe(Settings):
 
     def changed(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
         """Return a copy with some keys changed: {"training.steps": 5}, {"training": {"steps": 5}} or
-        ["training.steps=5"]. A section that names its `kind` is replaced as a whole. Texts apply in their order; in a
-        mapping, a section applies before what is inside it, and its kind before its other keys."""
+        ["training.steps=5"]. A section that names its `kind` is replaced as a whole. Changes apply in their order."""
         tree = RecipeTree(self.to_dict())
         if isinstance(overrides, Mapping):
             for key, value in single_keys(overrides):
@@ -307,12 +306,11 @@ class Recipe(Settings):
         return _checked(type(self), tree)
 
 
-def single_keys(changes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def single_keys(changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """{'training': {'steps': 5}} → ('training.steps', 5); sections that name their kind stay whole."""
     if odd := [key for key in changes if not isinstance(key, str)]:
         raise RecipeError(f"{odd[0]!r} is not a key", hint="write section.key, such as training.steps")
-    found = _apart(Recipe, changes)
-    return sorted(found, key=lambda one: one[0].removesuffix(".kind").count("."))
+    return _apart(Recipe, changes)
 
 
 def _apart(cls: type[Settings], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

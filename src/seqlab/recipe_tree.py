@@ -21,6 +21,8 @@ class RecipeTree:
     def __init__(self, data: Mapping[str, Any], file: str = "recipe", places: Mapping[str, str] | None = None) -> None:
         self.data: dict[str, Any] = _copy(data)
         self.file, self.places = file, dict(places or {})
+        self.overridden: set[str] = set()
+        """The keys that were set after the recipe was read."""
 
     @classmethod
     def load(cls, recipe: str | os.PathLike[str], what: str = "recipe") -> Self:
@@ -76,12 +78,13 @@ class RecipeTree:
         if last == "kind" and sections and sections[-1] in registry.FAMILIES and node.get("kind") != value:
             settings = settings_of(sections[-1], str(value), place)
             inside = ".".join(sections)
-            dropped = {name for name in settings.not_inherited if not self._overridden(f"{inside}.{name}")}
+            dropped = {name for name in settings.not_inherited if f"{inside}.{name}" not in self.overridden}
             for name in [name for name in node if name not in settings.model_fields.keys() - dropped]:
                 del node[name]
         node[last] = value
         if sections == ["training"] and last in ("steps", "budget"):  # the last one set wins
             node.pop("budget" if last == "steps" else "steps", None)
+        self.overridden = {path for path in self.overridden if not path.startswith(f"{key}.")} | {key}
         if place is not None:
             self._remember(key, place)
 
@@ -98,9 +101,6 @@ class RecipeTree:
         inside = [place for key, place in self.places.items() if key.startswith(f"{path}.")]
         overrides = [place for place in inside if not place.startswith(self.file)]
         return overrides[-1] if overrides else self.place(path)
-
-    def _overridden(self, path: str) -> bool:
-        return path in self.places and not self.places[path].startswith(self.file)
 
     def _remember(self, key: str, place: str) -> None:
         """Record an override: forget the places at and below its key, and add sections it created."""

@@ -265,7 +265,7 @@ def test_what_cannot_be_admitted_is_refused_at_once():
     engine = Engine(model_of("mt/transformer"))
     engine.admit([])
     assert engine.step() == []
-    with pytest.raises(ValueError, match="one row for each of 1"):
+    with pytest.raises(ValueError, match="1 requests, and a source"):
         engine.admit([Writing([0])], shipped_translators.some_sources([2, 3]))
     with pytest.raises(ValueError, match="token 99 of a prompt"):
         engine.admit([Writing([99])])
@@ -288,3 +288,19 @@ def test_a_model_that_diverged(made, value):
         engine.admit([one])
         assert engine.step() == [one]
         assert "its training diverged" in str(one.error)
+
+
+def test_samples_share_a_source_also_when_one_of_them_leaves_at_once():
+    model, source = model_of("mt/transformer"), shipped_translators.some_sources([5, 9])
+    each = [Writing([0], SHARED, 8, number=number) for number in range(6)]  # three of each source
+    engine = Engine(model)
+    engine.admit(each, source)
+    engine.leave(each[1])
+    while engine.step():
+        pass
+    for number in (0, 2, 3, 4, 5):
+        one, engine = Writing([0], SHARED, 8, number=number), Engine(model)
+        engine.admit([one], shipped_translators.row_of(source, number // 3))
+        while engine.step():
+            pass
+        assert same(result(each[number]), result(one), "mt/transformer")

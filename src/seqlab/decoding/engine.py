@@ -75,14 +75,14 @@ class Engine:
         self.reading: Reading | None = None
 
     def admit(self, requests: Sequence[Request], source: Mapping[str, Tensor] | None = None) -> None:
-        """Add requests, which join at the next step; `source` has one row per request."""
+        """Add requests, which join at the next step; each row of `source` belongs to equally many, in their order."""
         if not requests:
             return
         check_prompts(self.model, [request.prompt for request in requests])
         if any(request.with_attention for request in requests):
             places_of_attention(self.model)
-        if source is not None and any(len(tensor) != len(requests) for tensor in source.values()):
-            raise ValueError(f"a source has one row for each of {len(requests)} requests")
+        if source is not None and any(len(requests) % max(1, len(tensor)) for tensor in source.values()):
+            raise ValueError(f"{len(requests)} requests, and a source of another number of rows")
         self.waiting.append((list(requests), source))
 
     def leave(self, request: Request) -> None:
@@ -160,7 +160,8 @@ class Engine:
             if len(requests) == 1:
                 requests[0].error = error
                 return requests
-            each = (self._join([one], _rows(source, [row]), with_attention) for row, one in enumerate(requests))
+            alone = [_of(requests, source, [row]) for row in range(len(requests))]
+            each = (self._join(one, own, with_attention) for one, own in alone)
             return [one for failed in each for one in failed]
         self.reading = new if self.reading is None else self.reading.join(new)
         self.places += [_Place(request, 0, 1) for request in requests]
@@ -216,8 +217,16 @@ def _without(
     keep = [number for number, one in enumerate(requests) if one is not request]
     if len(keep) == len(requests):
         return requests, source
-    return [requests[number] for number in keep], _rows(source, keep)
+    return _of(requests, source, keep)
 
 
-def _rows(source: Mapping[str, Tensor] | None, rows: list[int]) -> Mapping[str, Tensor] | None:
-    return None if source is None else {name: tensor[rows] for name, tensor in source.items()}
+def _of(
+    requests: list[Request], source: Mapping[str, Tensor] | None, rows: list[int]
+) -> tuple[list[Request], Mapping[str, Tensor] | None]:
+    """Return some requests, and a row of the source for each."""
+    chosen = [requests[row] for row in rows]
+    if source is None:
+        return chosen, None
+    return chosen, {
+        name: tensor[[row * len(tensor) // len(requests) for row in rows]] for name, tensor in source.items()
+    }

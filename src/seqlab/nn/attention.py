@@ -148,7 +148,7 @@ class DotProduct(Part):
         the library adds up the others in another order."""
         rooms = [min(room_for(length), q.shape[2]) for length in lengths.tolist()]
         if min(rooms) == q.shape[2]:
-            return self(q, k, v, mask, causal)
+            return self.forward(q, k, v, mask, causal)
         found = q.new_zeros(*q.shape[:3], v.shape[3])
         for room in sorted(set(rooms)):
             rows = torch.tensor([row for row, own in enumerate(rooms) if own == room], device=q.device)
