@@ -138,6 +138,21 @@ def test_a_list_of_cells_says_the_depth():
         Recipe.load("lm/lstm", ["model.cell=[lstm, gruu]"])
 
 
+def test_a_run_with_another_number_of_steps_is_evaluated_as_often(tmp_path):
+    """What its recipe fills in for the number of steps that it had is derived anew, unless it is given."""
+    grid = {"report_every": 5, "evaluate_every": 125, "sample_every": 125, "checkpoint_every": 125}
+    done = Recipe.load("lm/gpt").changed({"training": {"steps": 1000, **grid}, "environment": {"torch": "2.13.0"}})
+    (tmp_path / "recipe.yaml").write_text(done.to_yaml())
+    for overrides in (["training.steps=8"], {"training": {"steps": 8}}, ["training.budget=3s"]):
+        training = Recipe.load(tmp_path, overrides).training
+        assert {getattr(training, name) for name in grid} == {None}
+    given = Recipe.load(tmp_path, ["training.steps=8", "training.evaluate_every=4"]).training
+    assert (given.evaluate_every, given.report_every) == (4, None)
+    for same in ([], ["training.steps=1000"], ["model.width=8"]):
+        assert Recipe.load(tmp_path, same).training == done.training
+    assert done.changed({"training.steps": 8}).training.evaluate_every == 125  # as resuming with more steps needs it
+
+
 def test_steps_and_budget_the_last_one_decides():
     budget = Recipe.load("lm/gpt", ["training.budget=3m"])
     assert (budget.training.steps, budget.training.budget) == (None, "3m")

@@ -270,11 +270,18 @@ class Recipe(Settings):
     """Recorded in a run: the versions and number of threads it ran with."""
 
     @classmethod
-    def load(cls, recipe: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
-        """Load a shipped recipe by name (`lm/gpt`) or a YAML file, with `key.sub=value` overrides."""
+    def load(cls, recipe: str | os.PathLike[str], overrides: Mapping[str, Any] | Iterable[str] = ()) -> Self:
+        """Load a shipped recipe by name (`lm/gpt`), a YAML file, or that of a run, with overrides as in `changed`.
+
+        If the recipe of a run gets another number of steps, how often to report and to evaluate is derived anew.
+        """
         tree = RecipeTree.load(recipe)
-        for override in overrides:
-            tree.override(override)
+        before = _duration(tree)
+        _apply(overrides, tree)
+        if tree.data.get("environment") and _duration(tree) != before:
+            for name in ON_A_GRID:
+                if f"training.{name}" not in tree.overridden:
+                    tree.data["training"].pop(name, None)
         return cls.of(tree)
 
     @classmethod
@@ -297,13 +304,26 @@ class Recipe(Settings):
         """Return a copy with some keys changed: {"training.steps": 5}, {"training": {"steps": 5}} or
         ["training.steps=5"]. A section that names its `kind` is replaced as a whole. Changes apply in their order."""
         tree = RecipeTree(self.to_dict())
-        if isinstance(overrides, Mapping):
-            for key, value in single_keys(overrides):
-                tree.set(key, value)
-        else:
-            for override in overrides:
-                tree.override(override)
+        _apply(overrides, tree)
         return _checked(type(self), tree)
+
+
+ON_A_GRID = ("report_every", "evaluate_every", "sample_every", "checkpoint_every")
+"""Keys of `training` that a run fills in if its recipe leaves them out; they depend on the number of steps."""
+
+
+def _duration(tree: RecipeTree) -> tuple[Any, Any]:
+    training = tree.data.get("training")
+    return (training.get("steps"), training.get("budget")) if isinstance(training, dict) else (None, None)
+
+
+def _apply(overrides: Mapping[str, Any] | Iterable[str], tree: RecipeTree) -> None:
+    if isinstance(overrides, Mapping):
+        for key, value in single_keys(overrides):
+            tree.set(key, value)
+    else:
+        for override in overrides:
+            tree.override(override)
 
 
 def single_keys(changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -106,11 +106,7 @@ def _names_own_classes(value: Any) -> bool:
 
 
 def _recipe(recipe: str | os.PathLike[str] | Recipe, overrides: Iterable[str] | Mapping[str, Any]) -> Recipe:
-    if isinstance(recipe, Recipe):
-        return recipe.changed(overrides)
-    if isinstance(overrides, Mapping):
-        return Recipe.load(recipe).changed(overrides)
-    return Recipe.load(recipe, overrides)
+    return recipe.changed(overrides) if isinstance(recipe, Recipe) else Recipe.load(recipe, overrides)
 
 
 def _with_board(recipe: Recipe, on: bool) -> Recipe:
