@@ -9,7 +9,7 @@ import click
 
 from seqlab.cli.options import checkpoint, code_option, device, picture, settings_among
 
-CAUTIONS = ("scores", "changed", "overlap")
+CAUTIONS = ("scores", "changed", "overlap", "compared")
 """Entries of a signature that are printed as notes, on separate lines."""
 
 

@@ -120,7 +120,7 @@ def _check_held_out(parts: Sequence[Run]) -> None:
 def _notes(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
     """Return the notes about the held-out data, without duplicates."""
     found = [part.measured_on(data) for part in parts]
-    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
+    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap", "compared") if key in one))
 
 
 def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:

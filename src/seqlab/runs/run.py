@@ -149,7 +149,7 @@ class Run:
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = figures_of(self.task, totals, split)
-        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap"))]
+        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap", "compared"))]
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
@@ -172,14 +172,14 @@ class Run:
         """Return notes about the held-out data, or about other files.
 
         `held_out`: how much there is; `changed`: how it differs from the data of the training; `overlap`: how much of
-        it is also in the training data.
+        it is also in the training data; `compared`: why this was not measured, or only with other training data.
         """
         own = self.trained_on
         asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
         if data is None:
             return measured_on_own(own, asked, self.recipe.environment)
         update = {"valid": data if isinstance(data, str) else list(data)}
-        return measured_on_other(asked, self.recipe.data.model_copy(update=update))
+        return measured_on_other(asked, self.recipe.data.model_copy(update=update), self.recipe.environment)
 
     def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
         """Yield the outcome of each example (each line of a text) of the held-out data or of other files, in order.

@@ -11,6 +11,7 @@ import pytest
 from seqlab.data.checks import leaks
 from seqlab.data.checks.leaks import measured_on_other, overlap
 from seqlab.data.formats.contents import Asked
+from seqlab.data.reading.readers import both_fingerprints
 from seqlab.recipe import DataSettings
 
 
@@ -87,7 +88,31 @@ def test_it_is_measured_once(tmp_path, monkeypatch):
     assert found(tmp_path / "a.txt", tmp_path / "b.txt") == first
 
 
-def test_where_the_training_data_are_gone_nothing_is_said(tmp_path):
+def other(train, valid, environment=None, **keys):
+    asked = Asked(DataSettings(train=str(train), **keys), ("text",))
+    return measured_on_other(asked, asked.data.model_copy(update={"valid": str(valid)}), environment or {})
+
+
+def test_training_data_that_cannot_be_compared_are_named(tmp_path, monkeypatch):
     (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
-    asked = Asked(DataSettings(train=str(tmp_path / "gone.txt")), ("text",))
-    assert measured_on_other(asked, asked.data.model_copy(update={"valid": str(tmp_path / "b.txt")})) == {}
+    gone = other(tmp_path / "gone.txt", tmp_path / "b.txt")["compared"]
+    assert gone.startswith(f"not compared with the training data: no file or folder '{tmp_path / 'gone.txt'}'")
+    shutil.copy(tmp_path / "b.txt", tmp_path / "a.txt")
+    monkeypatch.setattr(leaks, "LARGE", 2000)
+    large = f"not compared with the training data: {tmp_path / 'a.txt'} exceeds 0 MB"
+    assert other(tmp_path / "a.txt", tmp_path / "b.txt") == {"compared": large}
+
+
+def test_training_data_that_have_changed_are_compared_as_they_are(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(sentences(100)))
+    (tmp_path / "b.txt").write_text("\n".join(sentences(100, seed=1)))
+    environment = {"data": both_fingerprints(DataSettings(train=str(tmp_path / "a.txt")))}
+    assert other(tmp_path / "a.txt", tmp_path / "b.txt", environment) == {}
+    (tmp_path / "a.txt").write_text("\n".join(sentences(90)))
+    noted = other(tmp_path / "a.txt", tmp_path / "b.txt", environment)["compared"]
+    assert "have changed since the run was trained: compared with what they are now" in noted
+
+
+def test_training_on_built_in_sets_needs_no_note(tmp_path):
+    (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
+    assert other("python-docs", tmp_path / "b.txt", {"data": "0123-4567"}) == {}

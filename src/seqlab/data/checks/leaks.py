@@ -26,7 +26,8 @@ from seqlab.recipe import DataSettings
 MUCH = 0.05
 """Below this share of the held-out text, matches may be due to chance ("yes .")."""
 LARGE = 100_000_000
-"""Above this many bytes of training data, evaluations on other files skip the comparison."""
+"""Above this many bytes of training data, evaluations on other files skip the comparison, and say so."""
+NOT_COMPARED = "not compared with the training data"
 
 
 @dataclass(frozen=True)
@@ -134,17 +135,31 @@ def measured_on_own(data: DataSettings, asked: Asked | None, environment: Mappin
     return {**noted, **({} if now is None else {"held_out": str(now)}), "changed": change}
 
 
-def measured_on_other(train: Asked | None, valid: DataSettings) -> dict[str, str]:
-    """Return the overlap of other data with the training data; empty if it is unknown or slow to compute."""
-    if train is None:
+def measured_on_other(train: Asked | None, valid: DataSettings, environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return the overlap of other data with the training data, and whether it could not be measured (`compared`)."""
+    if train is None or not train.data.train:  # nothing was trained here
         return {}
+    named = described(train.data, "train")
     try:
-        if not 0 < _size(train, "train") <= LARGE:
+        size = _size(train, "train")
+        if not size:  # built-in sets
             return {}
+        if size > LARGE:
+            return {"compared": f"{NOT_COMPARED}: {named} exceeds {LARGE // 10**6} MB"}
         found = overlap(train, replace(train, data=valid))
-    except DataError:  # the training data no longer exist
-        return {}
-    return {} if found is None or not found.common else {"overlap": str(found)}
+        changed = not _trained_on(train.data, environment)
+    except DataError as error:
+        reason = f"{error.where}: {error.what}" if error.where else error.what
+        return {"compared": f"{NOT_COMPARED}: {reason}"}
+    noted = {"overlap": str(found)} if found is not None and found.common else {}
+    what = f"the training data ({named}) have changed since the run was trained: compared with what they are now"
+    return {**noted, "compared": what} if changed else noted
+
+
+def _trained_on(data: DataSettings, environment: Mapping[str, Any]) -> bool:
+    """Whether the training data are those that a run was trained on; True if nothing is known."""
+    trained = str(environment.get("data", "")).rpartition("-")[0]
+    return not trained or fingerprint(data, "train").startswith(trained)
 
 
 def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> str | None:
