@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import textwrap
 
 import numpy as np
 import pytest
@@ -51,6 +52,40 @@ def test_a_text_pasted_into_another(tmp_path):
     (tmp_path / "a.txt").write_text(other[:777] + text + other[777:])
     (tmp_path / "b.txt").write_text(text)
     assert found(tmp_path / "a.txt", tmp_path / "b.txt").share > 0.9
+
+
+def as_crlf(text: str) -> str:
+    return text.replace("\n", "\r\n")
+
+
+def rewrapped(text: str) -> str:
+    return "\n\n".join(textwrap.fill(one, 40) for one in text.split("\n\n"))
+
+
+def without_blank_lines(text: str) -> str:
+    return text.replace("\n\n", "\n")
+
+
+def as_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("changed", [as_crlf, rewrapped, without_blank_lines, as_one_line])
+@pytest.mark.parametrize(("seed", "share"), [(0, 1), (1, 0)])
+def test_white_space_hides_nothing(tmp_path, changed, seed, share):
+    (tmp_path / "a.txt").write_text("\n\n".join(textwrap.fill(one, 60) for one in sentences(400)))
+    text = "\n\n".join(textwrap.fill(one, 60) for one in sentences(400, seed))
+    (tmp_path / "b.txt").write_bytes(changed(text).encode())
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").share == pytest.approx(share, abs=0.02)
+    assert found(tmp_path / "b.txt", tmp_path / "a.txt").share == pytest.approx(share, abs=0.02)
+
+
+def test_line_ends_in_the_cells_of_rows(tmp_path):
+    rows = sentences(100)
+    for name, end in {"a": "\n", "b": "\r\n"}.items():
+        lines = ["text,label", *(f'"{row}{end}more",x' for row in rows), ""]
+        (tmp_path / f"{name}.csv").write_bytes(end.join(lines).encode())
+    assert found(tmp_path / "a.csv", tmp_path / "b.csv", ("text", "label")).share == 1
 
 
 def test_short_lines_that_are_the_same_by_chance_are_no_caution(tmp_path):

@@ -1,40 +1,51 @@
 """Detects what makes held-out figures too good: overlap with the training data, or data that changed since training.
 
 Separate held-out data (`data.valid`, `evaluate --data`) are compared with the training data by content: record by
-record, or for whole texts paragraph by paragraph (line by line or block by block, if there are none). Only the hashes
-of the held-out part are kept in memory; the training data are streamed past them.
+record, or for whole texts paragraph by paragraph (line by line or block by block, if there are none). White space
+counts only as a separator of words. Plain texts are also compared by passages, whose ends depend on the letters alone,
+so that other line ends, other line lengths and missing blank lines hide nothing; the larger overlap is reported. Only
+the hashes of the held-out part are kept in memory; the training data are streamed past them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from seqlab.data.formats.contents import Asked, bytes_in, texts_in
+from seqlab.data.formats.contents import Asked, bytes_in, format_in, texts_in
 from seqlab.data.progress import bytes_of, work
 from seqlab.data.reading.readers import QUICK, both_fingerprints, described, fingerprint, held_out, read, sources
 from seqlab.data.splits.holding_out import Split, content, ways
-from seqlab.data.splits.units import Unit, cutter, digest
+from seqlab.data.splits.units import REACH, Blocks, Unit, cutter, digest
 from seqlab.data.storage.cache import EntryLock, kept
 from seqlab.errors import DataError
 from seqlab.recipe import DataSettings
 
 MUCH = 0.05
 """Below this share of the held-out text, matches may be due to chance ("yes .")."""
+ALL = 0.99
+"""From this share on, nothing is left to look for."""
 LARGE = 100_000_000
 """Above this many bytes of training data, evaluations on other files skip the comparison, and say so."""
+PASSAGE = 256
+"""Average characters of a passage, without white space."""
+METHOD = 2
+"""Part of the key of cached results: raise this when the same data would yield another result."""
 NOT_COMPARED = "not compared with the training data"
+
+
+Piece = Unit | Literal["record", "passage"]
 
 
 @dataclass(frozen=True)
 class Overlap:
     """How much of the held-out data is also in the training data; sizes are in bytes of text."""
 
-    unit: Unit | Literal["record"]
+    unit: Piece
     common: int
     units: int
     common_size: int
@@ -71,7 +82,7 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
         (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
 
     prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]
-    facts = ["overlap", *prints, train.roles, valid.roles, train.symbols, valid.symbols, train.answers]
+    facts = ["overlap", METHOD, *prints, train.roles, valid.roles, train.symbols, valid.symbols, train.answers]
     return kept("splits", hashlib.sha256(json.dumps(facts).encode()).hexdigest(), _kept, build)
 
 
@@ -88,16 +99,24 @@ def _size(asked: Asked, split: Split) -> int:
 
 def _compared(train: Asked, valid: Asked) -> Overlap:
     unit = _unit(train, valid)
+    found = _common(unit, lambda: _contents(train, "train", unit), lambda: _contents(valid, "valid", unit))
+    if found.share >= ALL or not _flows(train, valid):
+        return found
+    passages = _common("passage", lambda: _passages(train, "train"), lambda: _passages(valid, "valid"))
+    return passages if passages.share > found.share else found
+
+
+def _common(unit: Piece, train: Callable[[], Iterator[str]], valid: Callable[[], Iterator[str]]) -> Overlap:
     known: dict[bytes, tuple[int, int]] = {}  # how often it is held out, and its bytes
-    for text in _contents(valid, "valid", unit):
+    for text in valid():
         times, size = known.get(hashed := digest(text), (0, 0))
         known[hashed] = times + 1, size + bytes_of(text)
-    found = {hashed for text in _contents(train, "train", unit) if (hashed := digest(text)) in known}
+    found = {hashed for text in train() if (hashed := digest(text)) in known}
     units, size = (sum(column) for column in zip(*known.values(), strict=True)) if known else (0, 0)
     return Overlap(unit, sum(known[one][0] for one in found), units, sum(known[one][1] for one in found), size)
 
 
-def _unit(train: Asked, valid: Asked) -> Unit | Literal["record"]:
+def _unit(train: Asked, valid: Asked) -> Piece:
     """Return the unit of comparison: records, unless both are whole texts; if one of them is, lines."""
     whole = [_whole_texts(train, "train"), _whole_texts(valid, "valid")]
     if all(whole):
@@ -114,13 +133,36 @@ def _whole_texts(asked: Asked, split: Split) -> bool:
     )
 
 
-def _contents(asked: Asked, split: Split, unit: Unit | Literal["record"]) -> Iterator[str]:
-    """Yield all units that are not blank."""
-    cut = None if unit == "record" else cutter(unit, asked.symbols)
+def _contents(asked: Asked, split: Split, unit: Piece) -> Iterator[str]:
+    """Yield all units that are not blank, with single spaces between their words."""
+    cut = None if unit in ("record", "passage") else cutter(cast(Unit, unit), asked.symbols)
     for record in read(asked.data, split, asked.roles, asked.symbols, asked.answers):
-        text = content(record, asked.answers)
-        units = [text] if cut is None else cut.push(text) + (cut.finish() if record.ends else [])
-        yield from (one for one in units if one.strip())
+        if cut is None:
+            fields = {role: " ".join(text.split()) for role, text in record.fields.items()}
+            units = [content(replace(record, fields=fields), asked.answers)]
+        else:
+            pushed = cut.push(content(record, asked.answers)) + (cut.finish() if record.ends else [])
+            units = [" ".join(text.split()) for text in pushed]
+        yield from filter(None, units)
+
+
+def _flows(train: Asked, valid: Asked) -> bool:
+    """Whether the data are texts that can be compared by passages, at least one of them in plain files."""
+    if train.symbols or valid.symbols or len(train.roles) > 1 or len(valid.roles) > 1:
+        return False
+    splits: list[tuple[Asked, Split]] = [(train, "train"), (valid, "valid")]
+    return any(
+        all(isinstance(source, str) or format_in(source, asked.data) == "txt" for source in sources(asked.data, split))
+        for asked, split in splits
+    )
+
+
+def _passages(asked: Asked, split: Split) -> Iterator[str]:
+    """Yield all the text, without white space, in passages cut where the letters call for it."""
+    blocks = Blocks(PASSAGE, REACH)
+    for record in read(asked.data, split, asked.roles, asked.symbols, asked.answers):
+        yield from blocks.push("".join(content(record, asked.answers).split()))
+    yield from blocks.finish()
 
 
 # ---------------------------------------------------------------------- what an evaluation should say
