@@ -80,6 +80,14 @@ def test_white_space_hides_nothing(tmp_path, changed, seed, share):
     assert found(tmp_path / "b.txt", tmp_path / "a.txt").share == pytest.approx(share, abs=0.02)
 
 
+def test_texts_of_the_same_words_have_no_passages_in_common(tmp_path):
+    for seed, name in enumerate("ab"):
+        own = random.Random(seed)
+        words = own.choices(["one", "two", "three", "four", "five", "six"], k=60_000)
+        (tmp_path / f"{name}.txt").write_text(" ".join(words))
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").common == 0
+
+
 def test_line_ends_in_the_cells_of_rows(tmp_path):
     rows = sentences(100)
     for name, end in {"a": "\n", "b": "\r\n"}.items():

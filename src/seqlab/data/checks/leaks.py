@@ -33,6 +33,8 @@ LARGE = 100_000_000
 """Above this many bytes of training data, evaluations on other files skip the comparison, and say so."""
 PASSAGE = 256
 """Average characters of a passage, without white space."""
+SHORTEST = 64
+"""Shorter passages, which may be the same by chance, are left out."""
 METHOD = 2
 """Part of the key of cached results: raise this when the same data would yield another result."""
 NOT_COMPARED = "not compared with the training data"
@@ -161,8 +163,12 @@ def _passages(asked: Asked, split: Split) -> Iterator[str]:
     """Yield all the text, without white space, in passages cut where the letters call for it."""
     blocks = Blocks(PASSAGE, REACH)
     for record in read(asked.data, split, asked.roles, asked.symbols, asked.answers):
-        yield from blocks.push("".join(content(record, asked.answers).split()))
-    yield from blocks.finish()
+        yield from _long(blocks.push("".join(content(record, asked.answers).split())))
+    yield from _long(blocks.finish())
+
+
+def _long(passages: list[str]) -> list[str]:
+    return [passage for passage in passages if len(passage) >= SHORTEST]
 
 
 # ---------------------------------------------------------------------- what an evaluation should say
