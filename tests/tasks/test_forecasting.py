@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -196,6 +197,16 @@ def test_a_run_that_reads_a_year_goes_on_reading_it(tmp_path):
     loaded = seqlab.load(run.folder)
     assert loaded.evaluate() == run.evaluate()
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"year", "sales"}
+
+
+def test_a_copy_of_the_training_series_is_said(table, run, tmp_path):
+    shutil.copy(table, tmp_path / "copy.csv")
+    with pytest.warns(Caution, match=r"400 of 400 held-out steps \(.*\) are also in the training data"):
+        seqlab.train(
+            recipe(table, window=6, steps=2, data={"valid": str(tmp_path / "copy.csv")}), out=tmp_path / "run"
+        ).evaluate()
+    with pytest.warns(Caution, match=r"320 of 400 held-out steps \(80 %\) are also in the training data"):
+        run.evaluate(str(tmp_path / "copy.csv"))
 
 
 def test_windows_that_are_cut_short_are_said(tmp_path):

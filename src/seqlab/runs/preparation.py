@@ -21,9 +21,11 @@ from seqlab import registry
 from seqlab.build import build
 from seqlab.data.batching.batches import Batch, Examples, Split
 from seqlab.data.checks.leaks import overlap
+from seqlab.data.formats.contents import Asked
 from seqlab.data.formats.vectors import word_vectors
 from seqlab.data.randomness import Key
 from seqlab.data.reading.readers import held_out
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.data.records import Record
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
@@ -240,9 +242,9 @@ def taken(runs: Mapping[str, str]) -> dict[str, str]:
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
     """Return the recipe with the choice of held-out data filled in, and notes on its size or its overlap."""
     asked = registry.find("task", recipe.task.kind).reads(recipe)
-    if asked is None or recipe.tokenizer is None:
+    if asked is None or (recipe.tokenizer is None) != isinstance(asked, AskedSeries):
         return recipe, {}
-    if (chosen := held_out(asked)) is not None:
+    if isinstance(asked, Asked) and (chosen := held_out(asked)) is not None:
         return recipe.model_copy(update={"data": chosen.settled(recipe.data)}), {"held_out": str(chosen)}
     common = overlap(asked, asked)
     return recipe, {"overlap": str(common)} if common is not None and common.common else {}

@@ -12,7 +12,9 @@ import pytest
 from seqlab.data.checks import leaks
 from seqlab.data.checks.leaks import measured_on_other, overlap
 from seqlab.data.formats.contents import Asked
+from seqlab.data.formats.series import Layout
 from seqlab.data.reading.readers import both_fingerprints
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.recipe import DataSettings
 
 
@@ -128,6 +130,44 @@ def test_it_is_measured_once(tmp_path, monkeypatch):
     first = found(tmp_path / "a.txt", tmp_path / "b.txt")
     monkeypatch.setattr(leaks, "_compared", None)
     assert found(tmp_path / "a.txt", tmp_path / "b.txt") == first
+
+
+def steps(path, values, header="day,a,b"):
+    rows = [f"{day},{','.join(map(repr, row))}" for day, row in enumerate(values.tolist())]
+    path.write_text("\n".join([header, *rows, ""]))
+    return path
+
+
+def series(train, valid, row="step", whole=False):
+    asked = AskedSeries(DataSettings(train=str(train), valid=str(valid)), Layout(row=row), 10, whole)
+    return overlap(asked, asked)
+
+
+def test_a_copy_of_a_series(tmp_path):
+    values = np.random.default_rng(0).normal(size=(300, 2))
+    steps(tmp_path / "a.csv", values)
+    one = series(tmp_path / "a.csv", steps(tmp_path / "b.csv", values))
+    assert str(one) == "300 of 300 held-out steps (100 %) are also in the training data"
+    part = np.concatenate([values[100:150], np.random.default_rng(1).normal(size=(150, 2))])
+    assert series(tmp_path / "a.csv", steps(tmp_path / "c.csv", part)).common == 50
+    swapped = steps(tmp_path / "d.csv", values[:, ::-1], header="day,b,a")
+    assert series(tmp_path / "a.csv", swapped).share == 1
+    unrelated = steps(tmp_path / "e.csv", np.random.default_rng(2).normal(size=(300, 2)))
+    assert series(tmp_path / "a.csv", unrelated).common == 0
+
+
+def test_a_constant_is_in_many_series(tmp_path):
+    steps(tmp_path / "a.csv", np.zeros((100, 2)))
+    assert series(tmp_path / "a.csv", steps(tmp_path / "b.csv", np.zeros((50, 2)))).common == 0
+
+
+def test_short_series_are_compared_whole(tmp_path):
+    values = np.random.default_rng(0).normal(size=(40, 5))
+    fewer = np.concatenate([values[:10], np.random.default_rng(1).normal(size=(10, 5))])
+    for name, rows in zip("ab", (values, fewer), strict=True):
+        (tmp_path / f"{name}.txt").write_text("\n".join(" ".join(map(repr, row)) for row in rows.tolist()))
+    one = series(tmp_path / "a.txt", tmp_path / "b.txt", row="series", whole=True)
+    assert (one.common, one.units) == (50, 100)
 
 
 def other(train, valid, environment=None, **keys):

@@ -4,7 +4,8 @@ Separate held-out data (`data.valid`, `evaluate --data`) are compared with the t
 record, or for whole texts paragraph by paragraph (line by line or block by block, if there are none). White space
 counts only as a separator of words. Plain texts are also compared by passages, whose ends depend on the letters alone,
 so that other line ends, other line lengths and missing blank lines hide nothing; the larger overlap is reported. Only
-the hashes of the held-out part are kept in memory; the training data are streamed past them.
+the hashes of the held-out part are kept in memory; the training data are streamed past them. Series are compared by
+runs of their steps (`data/checks/series_runs.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from seqlab.data.checks.series_runs import common_steps
 from seqlab.data.formats.contents import Asked, bytes_in, format_in, texts_in
 from seqlab.data.progress import bytes_of, work
 from seqlab.data.reading.readers import QUICK, both_fingerprints, described, fingerprint, held_out, read, sources
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.data.splits.holding_out import Split, content, ways
 from seqlab.data.splits.units import REACH, Blocks, Unit, cutter, digest
 from seqlab.data.storage.cache import EntryLock, kept
@@ -40,12 +43,14 @@ METHOD = 2
 NOT_COMPARED = "not compared with the training data"
 
 
-Piece = Unit | Literal["record", "passage"]
+Piece = Unit | Literal["record", "passage", "step"]
+Reads = Asked | AskedSeries
+"""What a task reads from files: records or series."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the held-out data is also in the training data; sizes are in bytes of text."""
+    """How much of the held-out data is also in the training data; sizes are in bytes of text, or steps of series."""
 
     unit: Piece
     common: int
@@ -61,10 +66,11 @@ class Overlap:
         percent = f"{100 * self.share:.0f}" if self.share >= 0.1 else f"{100 * self.share:.1g}"
         held_out = f"{self.common:,} of {self.units:,} held-out {self.unit}s"
         chance = " (so few may be due to chance)" if self.share < MUCH else ""
-        return f"{held_out} ({percent} % of the text) are also in the training data{chance}"
+        of = "" if self.unit == "step" else " of the text"
+        return f"{held_out} ({percent} %{of}) are also in the training data{chance}"
 
 
-def overlap(train: Asked, valid: Asked) -> Overlap | None:
+def overlap(train: Reads, valid: Reads) -> Overlap | None:
     """Compare the training part of one with the held-out part of the other; None if no whole file is held out.
 
     For large data, the result is cached.
@@ -72,7 +78,7 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
     files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
     if valid.data.valid is None or not files:
         return None
-    train, valid = (replace(one, data=one.data.model_copy(update={"scramble": 0.0})) for one in (train, valid))
+    train, valid = _as_written(train), _as_written(valid)
     if _size(train, "train") + _size(valid, "valid") <= QUICK:
         return _compared(train, valid)
 
@@ -84,8 +90,18 @@ def overlap(train: Asked, valid: Asked) -> Overlap | None:
         (room / "meta.json").write_text(json.dumps({"about": about, "found": found}), encoding="utf-8")
 
     prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]
-    facts = ["overlap", METHOD, *prints, train.roles, valid.roles, train.symbols, valid.symbols, train.answers]
-    return kept("splits", hashlib.sha256(json.dumps(facts).encode()).hexdigest(), _kept, build)
+    facts = repr(["overlap", METHOD, *prints, *_facts(train), *_facts(valid)])
+    return kept("splits", hashlib.sha256(facts.encode()).hexdigest(), _kept, build)
+
+
+def _as_written(asked: Reads) -> Reads:
+    """Return the same without noise."""
+    return replace(asked, data=asked.data.model_copy(update={"scramble": 0.0}))
+
+
+def _facts(asked: Reads) -> list[object]:
+    """Return how the data are read."""
+    return [getattr(asked, one.name) for one in fields(asked) if one.name != "data"]
 
 
 def _kept(folder: Path, lock: EntryLock) -> Overlap | None:
@@ -95,11 +111,30 @@ def _kept(folder: Path, lock: EntryLock) -> Overlap | None:
         return None
 
 
-def _size(asked: Asked, split: Split) -> int:
+def _size(asked: Reads, split: Split) -> int:
     return sum(bytes_in(source) for source in sources(asked.data, split) if not isinstance(source, str))
 
 
-def _compared(train: Asked, valid: Asked) -> Overlap:
+def _compared(train: Reads, valid: Reads) -> Overlap:
+    if isinstance(train, Asked) and isinstance(valid, Asked):
+        return _texts_compared(train, valid)
+    if isinstance(train, AskedSeries) and isinstance(valid, AskedSeries):
+        return _series_compared(train, valid)
+    return Overlap("record", 0, 0, 0, 0)  # texts and series have nothing in common
+
+
+def _series_compared(train: AskedSeries, valid: AskedSeries) -> Overlap:
+    known = train.parts("train")
+    if valid.layout.row == "step":  # the columns of the training data are those that are read
+        valid = replace(valid, layout=replace(valid.layout, columns=known.columns))
+    held_out = valid.parts("valid").ordered(known.columns)
+    found, own = ([part.series.values[part.first :] for part in one.parts] for one in (known, held_out))
+    steps = sum(map(len, own))
+    common = common_steps(found, own) if len(known.columns) == len(held_out.columns) else 0
+    return Overlap("step", common, steps, common, steps)
+
+
+def _texts_compared(train: Asked, valid: Asked) -> Overlap:
     unit = _unit(train, valid)
     found = _common(unit, lambda: _contents(train, "train", unit), lambda: _contents(valid, "valid", unit))
     if found.share >= ALL or not _flows(train, valid):
@@ -140,8 +175,8 @@ def _contents(asked: Asked, split: Split, unit: Piece) -> Iterator[str]:
     cut = None if unit in ("record", "passage") else cutter(cast(Unit, unit), asked.symbols)
     for record in read(asked.data, split, asked.roles, asked.symbols, asked.answers):
         if cut is None:
-            fields = {role: " ".join(text.split()) for role, text in record.fields.items()}
-            units = [content(replace(record, fields=fields), asked.answers)]
+            texts = {role: " ".join(text.split()) for role, text in record.fields.items()}
+            units = [content(replace(record, fields=texts), asked.answers)]
         else:
             pushed = cut.push(content(record, asked.answers)) + (cut.finish() if record.ends else [])
             units = [" ".join(text.split()) for text in pushed]
@@ -174,16 +209,16 @@ def _long(passages: list[str]) -> list[str]:
 # ---------------------------------------------------------------------- what an evaluation should say
 
 
-def measured_on_own(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> dict[str, str]:
+def measured_on_own(data: DataSettings, asked: Reads | None, environment: Mapping[str, Any]) -> dict[str, str]:
     """Return what is known of a run's own held-out data, and whether they have changed since training."""
     noted = {key: str(environment[key]) for key in ("held_out", "overlap") if key in environment}
     if (change := _change(data, asked, environment)) is None:
         return noted
-    now = None if asked is None else held_out(asked)
+    now = held_out(asked) if isinstance(asked, Asked) else None
     return {**noted, **({} if now is None else {"held_out": str(now)}), "changed": change}
 
 
-def measured_on_other(train: Asked | None, valid: DataSettings, environment: Mapping[str, Any]) -> dict[str, str]:
+def measured_on_other(train: Reads | None, valid: DataSettings, environment: Mapping[str, Any]) -> dict[str, str]:
     """Return the overlap of other data with the training data, and whether it could not be measured (`compared`)."""
     if train is None or not train.data.train:  # nothing was trained here
         return {}
@@ -210,7 +245,7 @@ def _trained_on(data: DataSettings, environment: Mapping[str, Any]) -> bool:
     return not trained or fingerprint(data, "train").startswith(trained)
 
 
-def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, Any]) -> str | None:
+def _change(data: DataSettings, asked: Reads | None, environment: Mapping[str, Any]) -> str | None:
     """Describe how the data differ from a run's training data; None if they do not, or if nothing is known."""
     trained, _, held = str(environment.get("data", "")).rpartition("-")
     if not held:
@@ -226,7 +261,7 @@ def _change(data: DataSettings, asked: Asked | None, environment: Mapping[str, A
     if data.hold_out_by == "number":
         what = f"{what}, and this run holds out records by number"
         return f"{what}: some that it was trained on may now be held out"
-    if asked is None:
+    if not isinstance(asked, Asked):
         return f"{what}: some of what is held out now may have been trained on"
     now, then = held_out(asked), str(environment.get("held_out", "")).partition(" (")[0]
     count = "" if now is None else f": {now.count} are held out now" + (f", {then} before" if then else "")

@@ -52,6 +52,19 @@ class Parts:
         return Parts(picked, tuple(columns))
 
 
+@dataclass(frozen=True)
+class AskedSeries:
+    """What to read from every file of series: the arguments of `read_parts`."""
+
+    data: DataSettings
+    layout: Layout
+    reach: int
+    whole: bool
+
+    def parts(self, split: Literal["train", "valid"]) -> Parts:
+        return read_parts(self.data, split, self.layout, reach=self.reach, whole=self.whole)
+
+
 def read_parts(
     data: DataSettings, split: Literal["train", "valid"], layout: Layout, *, reach: int, whole: bool
 ) -> Parts:
