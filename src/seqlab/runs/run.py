@@ -38,6 +38,7 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import RecipeTree, to_yaml
+from seqlab.runs.ancestry import reads, trained
 from seqlab.tasks.abilities import Answers, Forecasts, Writes
 from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Examinable, Outcome
@@ -172,14 +173,18 @@ class Run:
         """Return notes about the held-out data, or about other files.
 
         `held_out`: how much there is; `changed`: how it differs from the data of the training; `overlap`: how much of
-        it is also in the training data; `compared`: why this was not measured, or only with other training data.
+        it is also in the training data, of this run or of one that its weights come from; `compared`: why this was
+        not measured, or only with other training data.
         """
         own = self.trained_on
-        asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
+        asked = reads(self.recipe.model_copy(update={"data": own}))
         if data is None:
             return measured_on_own(own, asked, self.recipe.environment)
+        if asked is None:
+            return {}
         update = {"valid": data if isinstance(data, str) else list(data)}
-        return measured_on_other(asked, self.recipe.data.model_copy(update=update), self.recipe.environment)
+        other = replace(asked, data=self.recipe.data.model_copy(update=update))
+        return measured_on_other(other, trained(self.recipe, own))
 
     def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
         """Yield the outcome of each example (each line of a text) of the held-out data or of other files, in order.

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from seqlab.data.checks import leaks
-from seqlab.data.checks.leaks import measured_on_other, overlap
+from seqlab.data.checks.leaks import Trained, measured_on_other, overlap
 from seqlab.data.formats.contents import Asked
 from seqlab.data.formats.series import Layout
-from seqlab.data.reading.readers import both_fingerprints
+from seqlab.data.reading.readers import fingerprint
 from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.recipe import DataSettings
 
@@ -170,9 +170,10 @@ def test_short_series_are_compared_whole(tmp_path):
     assert (one.common, one.units) == (50, 100)
 
 
-def other(train, valid, environment=None, **keys):
-    asked = Asked(DataSettings(train=str(train), **keys), ("text",))
-    return measured_on_other(asked, asked.data.model_copy(update={"valid": str(valid)}), environment or {})
+def other(train, valid, trained=""):
+    asked = Asked(DataSettings(train=str(train)), ("text",))
+    separate = Asked(DataSettings(train=str(train), valid=str(valid)), ("text",))
+    return measured_on_other(separate, [Trained(asked, trained)])
 
 
 def test_training_data_that_cannot_be_compared_are_named(tmp_path, monkeypatch):
@@ -188,13 +189,13 @@ def test_training_data_that_cannot_be_compared_are_named(tmp_path, monkeypatch):
 def test_training_data_that_have_changed_are_compared_as_they_are(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(sentences(100)))
     (tmp_path / "b.txt").write_text("\n".join(sentences(100, seed=1)))
-    environment = {"data": both_fingerprints(DataSettings(train=str(tmp_path / "a.txt")))}
-    assert other(tmp_path / "a.txt", tmp_path / "b.txt", environment) == {}
+    trained = fingerprint(DataSettings(train=str(tmp_path / "a.txt")), "train")[:16]
+    assert other(tmp_path / "a.txt", tmp_path / "b.txt", trained) == {}
     (tmp_path / "a.txt").write_text("\n".join(sentences(90)))
-    noted = other(tmp_path / "a.txt", tmp_path / "b.txt", environment)["compared"]
+    noted = other(tmp_path / "a.txt", tmp_path / "b.txt", trained)["compared"]
     assert "have changed since the run was trained: compared with what they are now" in noted
 
 
 def test_training_on_built_in_sets_needs_no_note(tmp_path):
     (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
-    assert other("python-docs", tmp_path / "b.txt", {"data": "0123-4567"}) == {}
+    assert other("python-docs", tmp_path / "b.txt", "0123") == {}

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from seqlab.data.checks.series_runs import common_steps
 from seqlab.data.formats.contents import Asked, bytes_in, format_in, texts_in
@@ -40,7 +40,6 @@ SHORTEST = 64
 """Shorter passages, which may be the same by chance, are left out."""
 METHOD = 2
 """Part of the key of cached results: raise this when the same data would yield another result."""
-NOT_COMPARED = "not compared with the training data"
 
 
 Piece = Unit | Literal["record", "passage", "step"]
@@ -71,12 +70,16 @@ class Overlap:
 
 
 def overlap(train: Reads, valid: Reads) -> Overlap | None:
-    """Compare the training part of one with the held-out part of the other; None if no whole file is held out.
+    """Compare the training part of one with held-out data given separately; None if no whole file is held out."""
+    return None if valid.data.valid is None else measured(train, valid)
+
+
+def measured(train: Reads, valid: Reads) -> Overlap | None:
+    """Compare the training part of one with the held-out part of the other; None if that is of built-in sets only.
 
     For large data, the result is cached.
     """
-    files = [source for source in sources(valid.data, "valid") if not isinstance(source, str)]
-    if valid.data.valid is None or not files:
+    if not _has_files(valid):
         return None
     train, valid = _as_written(train), _as_written(valid)
     if _size(train, "train") + _size(valid, "valid") <= QUICK:
@@ -92,6 +95,10 @@ def overlap(train: Reads, valid: Reads) -> Overlap | None:
     prints = [fingerprint(train.data, "train"), fingerprint(valid.data, "valid")]
     facts = repr(["overlap", METHOD, *prints, *_facts(train), *_facts(valid)])
     return kept("splits", hashlib.sha256(facts.encode()).hexdigest(), _kept, build)
+
+
+def _has_files(valid: Reads) -> bool:
+    return not all(isinstance(source, str) for source in sources(valid.data, "valid"))
 
 
 def _as_written(asked: Reads) -> Reads:
@@ -209,40 +216,54 @@ def _long(passages: list[str]) -> list[str]:
 # ---------------------------------------------------------------------- what an evaluation should say
 
 
+class Trained(NamedTuple):
+    """What a model was trained on: its records or series, the beginning of their fingerprint, and by which run."""
+
+    on: Reads
+    fingerprint: str = ""
+    run: str = ""
+    """Another run whose weights the model began with, or contains."""
+
+
 def measured_on_own(data: DataSettings, asked: Reads | None, environment: Mapping[str, Any]) -> dict[str, str]:
     """Return what is known of a run's own held-out data, and whether they have changed since training."""
-    noted = {key: str(environment[key]) for key in ("held_out", "overlap") if key in environment}
+    noted = {key: str(environment[key]) for key in ("held_out", "overlap", "compared") if key in environment}
     if (change := _change(data, asked, environment)) is None:
         return noted
     now = held_out(asked) if isinstance(asked, Asked) else None
     return {**noted, **({} if now is None else {"held_out": str(now)}), "changed": change}
 
 
-def measured_on_other(train: Reads | None, valid: DataSettings, environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return the overlap of other data with the training data, and whether it could not be measured (`compared`)."""
-    if train is None or not train.data.train:  # nothing was trained here
+def measured_on_other(valid: Reads, trained: Iterable[Trained]) -> dict[str, str]:
+    """Return the overlaps of other data with training data, and which could not be measured (`compared`)."""
+    found: dict[str, list[str]] = {}
+    seen: list[Reads] = []  # several runs may have read the same
+    for one in trained:
+        for key, note in _noted(valid, one).items() if one.on not in seen else ():
+            found.setdefault(key, []).append(note)
+        seen.append(one.on)
+    return {key: "; ".join(notes) for key, notes in found.items()}
+
+
+def _noted(valid: Reads, trained: Trained) -> dict[str, str]:
+    data = trained.on.data
+    if not data.train or trained.on == valid:  # nothing was trained on, or on the other part of the same data
         return {}
-    named = described(train.data, "train")
+    named, of = described(data, "train"), f" of {trained.run}" if trained.run else ""
     try:
-        size = _size(train, "train")
-        if not size:  # built-in sets
+        size = _size(trained.on, "train")
+        if not size or not _has_files(valid):  # built-in sets
             return {}
         if size > LARGE:
-            return {"compared": f"{NOT_COMPARED}: {named} exceeds {LARGE // 10**6} MB"}
-        found = overlap(train, replace(train, data=valid))
-        changed = not _trained_on(train.data, environment)
+            return {"compared": f"not compared with the training data{of}: {named} exceeds {LARGE // 10**6} MB"}
+        found = measured(trained.on, valid)
+        changed = not fingerprint(data, "train").startswith(trained.fingerprint)
     except DataError as error:
         reason = f"{error.where}: {error.what}" if error.where else error.what
-        return {"compared": f"{NOT_COMPARED}: {reason}"}
-    noted = {"overlap": str(found)} if found is not None and found.common else {}
-    what = f"the training data ({named}) have changed since the run was trained: compared with what they are now"
+        return {"compared": f"not compared with the training data{of}: {reason}"}
+    noted = {"overlap": f"{found}{of}"} if found is not None and found.common else {}
+    what = f"the training data{of} ({named}) have changed since the run was trained: compared with what they are now"
     return {**noted, "compared": what} if changed else noted
-
-
-def _trained_on(data: DataSettings, environment: Mapping[str, Any]) -> bool:
-    """Whether the training data are those that a run was trained on; True if nothing is known."""
-    trained = str(environment.get("data", "")).rpartition("-")[0]
-    return not trained or fingerprint(data, "train").startswith(trained)
 
 
 def _change(data: DataSettings, asked: Reads | None, environment: Mapping[str, Any]) -> str | None:
