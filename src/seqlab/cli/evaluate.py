@@ -90,6 +90,8 @@ def evaluate(
         raise click.UsageError(f"{reading[0]} applies only to data other than the run's own: add --data FILE")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded.changed(reading) if reading else loaded
+    if beam is not None and not isinstance(loaded.task, Writes):
+        raise RunError("generates no texts to score", where=run, hint="leave --beam out")
     loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
     judges = loaded.task.judges if isinstance(loaded.task, Writes) else None
     if by_length and judges is None:
