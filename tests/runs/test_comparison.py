@@ -178,6 +178,21 @@ def test_other_data_is_said():
     assert "not comparable" in measured
 
 
+def test_notes_of_the_evaluations_are_repeated(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    valid = tmp_path / "valid.txt"
+    valid.write_text(Path(text).read_text())
+    keys = {"data.valid": str(valid), "tokenizer": "character"}
+    results = race(tmp_path / "race", text, two={**keys, "model.order": 2}, three={**keys, "model.order": 3})
+    notes = [f"{one.name}: {one.metrics['notes'][0]}" for one in results]
+    assert all("are also in the training data" in note for note in notes)
+    report(results, tmp_path, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(note in said for note in notes)
+    report(results, tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)["cautions"] == notes
+    assert cautions([result("a", notes=["x"]), result("a", notes=["x"]), result("b")]) == ["a: x"]
+
+
 def test_losses_of_other_tokens_are_said():
     (caution,) = cautions([result("a"), result("b", tokenizer="words")])
     assert "tokenizers differ" in caution

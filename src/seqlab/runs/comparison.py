@@ -213,7 +213,7 @@ def by_length(results: Sequence[Result]) -> list[Bin]:
 
 
 def cautions(results: Sequence[Result]) -> list[str]:
-    """Explain why the results are not comparable; empty if they are."""
+    """Explain why the results are not comparable, and repeat the notes of the evaluations; empty if all is well."""
     found = []
     if odd := _apart(results, lambda one: one.data.partition("-")[0]):
         found.append(f"{', '.join(odd)}: trained on different data from the rest")
@@ -230,7 +230,13 @@ def cautions(results: Sequence[Result]) -> list[str]:
     odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
     if odd:
         found.append(f"scores of {', '.join(odd)} are not probabilities: they are not comparable")
-    return found
+    return list(dict.fromkeys([*found, *(f"{one.name}: {note}" for one in results for note in _notes(one))]))
+
+
+def _notes(one: Result) -> list[str]:
+    """Return the notes of its evaluation, without the one that a caution makes for all results."""
+    notes: list[str] = one.metrics.get("notes", [])
+    return [note for note in notes if note != one.metrics.get("signature", {}).get("scores")]
 
 
 def _losses(results: Sequence[Result]) -> list[str]:
