@@ -68,9 +68,12 @@ class Run:
         objective: Objective,
         step: int,
         trained_on: DataSettings | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.folder, self.recipe, self.task, self.step = folder, recipe, task, step
         self.trained_on = trained_on or recipe.data
+        self.notes = tuple(notes)
+        """What was said when it was loaded: that a checkpoint is damaged."""
         self.device = choose_device(recipe.training.device)
         self.objective = objective.to(self.device).eval()
 
@@ -109,7 +112,7 @@ class Run:
         """Return the same model with other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
-        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on)
+        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on, self.notes)
 
     @property
     def parameters(self) -> int:
@@ -154,6 +157,7 @@ class Run:
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
+        notes = [*self.notes, *notes]  # the former were raised before
         if isinstance(self.task, Writes) and (judges := self.task.judges if metrics is None else metrics):
             references = [[one] for one in self.task.references(split)]
             answers = list(self.answers(split, batch_size))
@@ -427,11 +431,14 @@ def load(
     recipe = recipe.changed({"training.device": device})  # the device it was trained on may not exist here
     task = restored_task(path, recipe)
     objective = build(recipe, task)
-    snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
+    notes: list[str] = []
+    snapshot = _snapshot(Checkpoints(path, warn=notes.append), checkpoint)
+    for note in notes:
+        warn(note)
     if snapshot is None:
         raise RunError("has no intact checkpoint", where=str(path), hint="continue with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
-    return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
+    return Run(path, recipe, task, objective, int(snapshot.facts["step"]), notes=notes)
 
 
 def _snapshot(checkpoints: Checkpoints, which: int | str) -> Snapshot | None:
