@@ -95,6 +95,14 @@ def test_evaluate_prints_the_figures_of_each_column(run):
     assert "scaled mse" in said.output
 
 
+def test_largest_residuals_name_the_step(run, tmp_path):
+    arguments = ["evaluate", str(run.folder), "--errors", "--worst", "1", "--out", str(tmp_path / "errors.svg")]
+    (row,) = json.loads(CliRunner().invoke(group, [*arguments, "--json"]).output.splitlines()[0])["errors"]["largest"]
+    said = CliRunner().invoke(group, arguments)
+    assert said.exit_code == 0, said.output
+    assert f"turning.csv, step {row['step']}" in " ".join(said.output.split())
+
+
 def test_a_run_has_no_tokenizer_and_says_so(run):
     assert not (run.folder / "tokenizer").exists()
     loaded = seqlab.load(run.folder)
