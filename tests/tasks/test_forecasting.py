@@ -185,6 +185,22 @@ def test_columns_that_are_left_out_are_said(tmp_path):
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"sales"}
 
 
+def test_columns_that_only_the_second_file_has_are_said(tmp_path):
+    for name, more in {"a.csv": "", "b.csv": ",price"}.items():
+        rows = [f"d{day},{np.sin(day):.5f}{',' * bool(more)}{day % 7 if more else ''}\n" for day in range(60)]
+        (tmp_path / name).write_text(f"date,sales{more}\n" + "".join(rows))
+    both = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    notes = Notes()
+    made = recipe("", window=4, steps=2, data={"train": both})
+    run = seqlab.train(made, out=tmp_path / "run", watcher=notes)
+    assert run.task.columns == ["sales"]
+    [note] = [note for note in notes.notes if "left out" in note]
+    assert "left out: 'date' (no numbers), 'price' (not in the first file) (task.columns" in note
+    named = recipe("", window=4, steps=2, columns=["sales"], data={"train": both})
+    seqlab.train(named, out=tmp_path / "named", watcher=(told := Notes()))
+    assert not any("left out" in note for note in told.notes)
+
+
 @pytest.mark.parametrize("named", [{"columns": ["year", "sales"]}, {"targets": ["year"]}])
 def test_a_column_that_is_named_is_read_whatever_it_counts(tmp_path, named):
     rows = [f"{1700 + day},{np.sin(day):.5f}\n" for day in range(60)]
