@@ -257,7 +257,8 @@ def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
 def with_overlaps(notes: dict[str, str], recipe: Recipe, ancestors: Sequence[Trained]) -> dict[str, str]:
     """Add notes on what of the held-out data the runs that the weights come from were trained on."""
     asked = reads(recipe)
-    found = {} if asked is None else measured_on_other(asked, ancestors)
+    others = [one for one in ancestors if one.on != asked]  # those of the same data hold out the same
+    found = {} if asked is None else measured_on_other(asked, others)
     return {**notes, **{key: "; ".join(filter(None, (notes.get(key), note))) for key, note in found.items()}}
 
 

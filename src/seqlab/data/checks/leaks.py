@@ -247,7 +247,7 @@ def measured_on_other(valid: Reads, trained: Iterable[Trained]) -> dict[str, str
 
 def _noted(valid: Reads, trained: Trained) -> dict[str, str]:
     data = trained.on.data
-    if not data.train or trained.on == valid:  # nothing was trained on, or on the other part of the same data
+    if not data.train:  # nothing was trained on
         return {}
     named, of = described(data, "train"), f" of {trained.run}" if trained.run else ""
     try:
