@@ -15,6 +15,7 @@ from seqlab.build import build
 from seqlab.data.randomness import Key
 from seqlab.errors import Caution, RecipeError
 from seqlab.recipe import Recipe
+from seqlab.runs.checkup import check
 from seqlab.runs.transfer import differences
 from seqlab.training.trainer import Silence
 
@@ -368,6 +369,8 @@ def test_what_the_first_run_was_trained_on_is_compared_too(data, tmp_path):
     assert any(note.endswith(said) for note in notes.notes)
     with pytest.warns(Caution, match=said):
         fourth.evaluate()
+    (line,) = [one for one in check(new.changed(held_out)) if one.name == "held out"]
+    assert (line.value, line.ok) == ("some of it in earlier training", False)
     (tmp_path / "old.tsv").unlink()
     (tmp_path / "other.tsv").write_text("text\tlabel\nz y x\todd\n")
     with pytest.warns(Caution, match=f"not compared with the training data of {tmp_path / '1'}: no file or folder"):
