@@ -179,6 +179,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "unknown option": (["train", "lm/gpt", "--frob"], ["--frob", "seqlab train --help"]),
     "no recipe": (["train"], ["RECIPE", "seqlab train --help"]),
     "unknown recipe to print": (["recipes", "lm/gtp"], ["did you mean 'lm/gpt'?"]),
+    "a beam, but no texts to score": (["evaluate", "{gpt}", "--beam", "2"], ["generates no texts", "leave --beam out"]),
     "beam and temperature": (["generate", "{gpt}", "--beam", "2", "--temperature", "1"], ["--beam", "--temperature"]),
     "top-p too large": (["generate", "{gpt}", "--top-p", "1.5"], ["--top-p", "1.5"]),
     "top-p zero": (["generate", "{gpt}", "--top-p", "0"], ["--top-p"]),

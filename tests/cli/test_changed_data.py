@@ -156,6 +156,7 @@ def test_held_out_data_that_are_in_the_training_data(tmp_path: Path, lines, cli)
     assert json.loads(cli("train", "lm/ngram", *keys, "--out", f"{out}-2", "--json").out)["overlap"] == caution
     said = cli("evaluate", out, "--json")
     assert said.err.strip().removeprefix("note: ") == json.loads(said.out)["signature"]["overlap"] == caution
+    assert caution in cli("evaluate", out, "--data", str(valid)).err
     valid.write_text("something else altogether\n" * 9)
     assert cli("evaluate", out).err.startswith("note: the held-out data have changed since training")
 

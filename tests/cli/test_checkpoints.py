@@ -106,3 +106,9 @@ def test_python_warns_once(run):
     with pytest.warns(UserWarning, match="step 40 is used instead") as told:
         assert load(run).step == 40
     assert len(told) == 1
+
+
+def test_an_evaluation_with_another_checkpoint_has_a_note(seqlab, run):
+    (run / "checkpoints/step-00000035/model.safetensors").write_bytes(b"")
+    (note,) = json.loads(seqlab("evaluate", run, "--json").out)["notes"]
+    assert note.endswith("step 40 is used instead")

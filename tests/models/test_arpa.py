@@ -185,3 +185,21 @@ def test_a_backoff_that_makes_a_probability_above_1(tmp_path):
     with pytest.raises(DataError, match=r"makes the probability of 'a' after 'a' 3\.16, above 1") as told:
         read_arpa(path)
     assert told.value.where == f"{path}, line 8"
+
+
+@pytest.mark.parametrize(
+    ("total", "digits", "accepted"),
+    [(0.5, 7, True), (1, 7, True), (1.0004, 7, True), (1, 1, True), (1.01, 7, False), (1.3, 1, False), (3, 7, False)],
+)
+def test_probabilities_that_add_up_to_more_than_1(tmp_path, total, digits, accepted):
+    """Perplexities would be impossible. Less than 1 is fine, and so is 1 after rounding: 4 · 10^−0.6 = 1.005."""
+    path = tmp_path / "model.arpa"
+    score = f"{np.log10(total / 4):.{digits}f}"
+    grams = "".join(f"{score}\t{word}\n" for word in ("</s>", "a", "b", "c"))
+    path.write_text(f"\\data\\\nngram 1=5\n\n\\1-grams:\n0\t<s>\n{grams}\n\\end\\\n")
+    if accepted:
+        read_arpa(path)
+        return
+    with pytest.raises(DataError, match=r"1-grams add up to [\d.]+, above 1; the file is damaged, or") as told:
+        read_arpa(path)
+    assert told.value.where == f"{path}, line 5"

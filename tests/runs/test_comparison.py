@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,21 @@ def test_tokenizers_that_drop_part_of_the_text_are_named(text: str, tmp_path: Pa
     assert cautions(race(tmp_path / "lines", text, words=words, letters=letters)) == []
     lower = {**words, "tokenizer.lowercase": True}
     assert cautions(race(tmp_path / "case", text, words=lower, letters=letters)) == []  # it has no capitals
+
+
+def test_tokenizers_that_drop_different_parts_are_named(tmp_path: Path):
+    """All of them drop something from every line, but not the same."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Word{n % 40} follows  Word{n % 7}\n" for n in range(300)), encoding="utf-8")
+    words, lower = {"tokenizer": {"kind": "word"}}, {"tokenizer": {"kind": "word", "lowercase": True}}
+    (caution,) = cautions(race(tmp_path / "race", str(text), words=words, lower=lower))
+    assert re.fullmatch(
+        r"the tokenizers of words \(\d+\.\d % white space\), lower \(\d+\.\d % capitals, \d+\.\d % white space\) drop "
+        "different parts of the text, which then need not be predicted: their bits per character are not comparable",
+        caution,
+    )
+    longer = {**lower, "model.order": 2}
+    assert cautions(race(tmp_path / "same", str(text), lower=lower, longer=longer)) == []
 
 
 def test_steps_in_place_of_a_budget(text: str, tmp_path: Path):
@@ -160,6 +176,21 @@ def test_other_data_is_said():
     (measured,) = cautions([result("a"), result("b"), result("c", data="train-test")])
     assert measured.startswith("c: measured on different data")
     assert "not comparable" in measured
+
+
+def test_notes_of_the_evaluations_are_repeated(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    valid = tmp_path / "valid.txt"
+    valid.write_text(Path(text).read_text())
+    keys = {"data.valid": str(valid), "tokenizer": "character"}
+    results = race(tmp_path / "race", text, two={**keys, "model.order": 2}, three={**keys, "model.order": 3})
+    notes = [f"{one.name}: {one.metrics['notes'][0]}" for one in results]
+    assert all("are also in the training data" in note for note in notes)
+    report(results, tmp_path, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(note in said for note in notes)
+    report(results, tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out)["cautions"] == notes
+    assert cautions([result("a", notes=["x"]), result("a", notes=["x"]), result("b")]) == ["a: x"]
 
 
 def test_losses_of_other_tokens_are_said():

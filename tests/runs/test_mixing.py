@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,23 @@ def test_the_order_of_the_parts_does_not_matter(runs: dict[str, Path], tmp_path:
     assert one.score(["the dog ate"])[0].log_probability == pytest.approx(
         other.score(["the dog ate"])[0].log_probability, abs=len("the dog ate") * LOSS
     )
+
+
+def test_what_the_parts_were_trained_on_is_said_again(tmp_path: Path) -> None:
+    """Of the data that the weights were fitted on, and of any other; the recipe names only what the first part read."""
+    texts = {name: tmp_path / f"{name}.txt" for name in ("one", "two", "valid")}
+    for first, path in enumerate(texts.values()):
+        path.write_text("\n".join(f"{first}{n} {TEXT[n : n + 40]}{first}{n * n}" for n in range(60)))
+    keys = {"tokenizer": "byte", "model.order": 2, "data.valid": str(texts["valid"])}
+    runs = [tmp_path / "runs" / name for name in ("one", "two")]
+    for name, run in zip(texts, runs, strict=False):
+        seqlab.train("lm/ngram", {**keys, "data.train": str(texts[name])}, out=run)
+    said = f"60 of 60 held-out lines (100 % of the text) are also in the training data of {runs[1]}"
+    mixed = seqlab.mix(runs, out=tmp_path / "unfitted")
+    assert "notes" not in mixed.evaluate()
+    with pytest.warns(Caution, match=re.escape(said)):
+        assert mixed.evaluate(str(texts["two"]))["notes"] == [said]
+    with pytest.warns(Caution, match=re.escape(said)):
+        fitted = seqlab.mix(runs, out=tmp_path / "fitted", data=str(texts["two"]))
+    with pytest.warns(Caution, match=re.escape(said)):
+        assert fitted.evaluate()["notes"] == fitted.log[0]["notes"] == [said]

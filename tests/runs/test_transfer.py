@@ -15,6 +15,7 @@ from seqlab.build import build
 from seqlab.data.randomness import Key
 from seqlab.errors import Caution, RecipeError
 from seqlab.recipe import Recipe
+from seqlab.runs.checkup import check
 from seqlab.runs.transfer import differences
 from seqlab.training.trainer import Silence
 
@@ -347,3 +348,30 @@ def test_all_frozen_and_models_of_runs_in_wrong_places(data, first, tmp_path):
     mixture = {"kind": "mixture", "parts": [{"kind": "run", "from": str(first.folder)}]}
     with pytest.raises(RecipeError, match="cannot be part of another model"):
         seqlab.train(classifier(data, model=mixture), out=tmp_path / "run")
+
+
+def test_what_the_first_run_was_trained_on_is_compared_too(data, tmp_path):
+    """The third run never reads these texts, but its weights come from one that did."""
+    shutil.copy(data / "classes.tsv", tmp_path / "old.tsv")
+    rows = [f"{' '.join(f'{letter}{n}' for letter in 'abcdefgh')}\t{'even' if n % 2 else 'odd'}" for n in range(60)]
+    (tmp_path / "new.tsv").write_text("text\tlabel\n" + "\n".join(rows))
+    seqlab.train(classifier(tmp_path, "old.tsv").changed({"training.steps": 1}), out=tmp_path / "1")
+    new = classifier(tmp_path, "new.tsv").changed({"training.steps": 1})
+    seqlab.train(new.changed({"init": {"from": str(tmp_path / "1")}}), out=tmp_path / "2")
+    third = seqlab.train(new.changed({"init": {"from": str(tmp_path / "2")}}), out=tmp_path / "3")
+    assert "notes" not in third.evaluate()
+    said = f"are also in the training data of {tmp_path / '1'}"
+    with pytest.warns(Caution, match=said):
+        assert said in third.evaluate(str(tmp_path / "old.tsv"))["signature"]["overlap"]
+    notes = Notes()
+    held_out = {"init": {"from": str(tmp_path / "1")}, "data.valid": str(tmp_path / "old.tsv")}
+    fourth = seqlab.train(new.changed(held_out), out=tmp_path / "4", watcher=notes)
+    assert any(note.endswith(said) for note in notes.notes)
+    with pytest.warns(Caution, match=said):
+        fourth.evaluate()
+    (line,) = [one for one in check(new.changed(held_out)) if one.name == "held out"]
+    assert (line.value, line.ok) == ("some of it in earlier training", False)
+    (tmp_path / "old.tsv").unlink()
+    (tmp_path / "other.tsv").write_text("text\tlabel\nz y x\todd\n")
+    with pytest.warns(Caution, match=f"not compared with the training data of {tmp_path / '1'}: no file or folder"):
+        third.evaluate(str(tmp_path / "other.tsv"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -94,6 +95,14 @@ def test_evaluate_prints_the_figures_of_each_column(run):
     assert "scaled mse" in said.output
 
 
+def test_largest_residuals_name_the_step(run, tmp_path):
+    arguments = ["evaluate", str(run.folder), "--errors", "--worst", "1", "--out", str(tmp_path / "errors.svg")]
+    (row,) = json.loads(CliRunner().invoke(group, [*arguments, "--json"]).output.splitlines()[0])["errors"]["largest"]
+    said = CliRunner().invoke(group, arguments)
+    assert said.exit_code == 0, said.output
+    assert f"turning.csv, step {row['step']}" in " ".join(said.output.split())
+
+
 def test_a_run_has_no_tokenizer_and_says_so(run):
     assert not (run.folder / "tokenizer").exists()
     loaded = seqlab.load(run.folder)
@@ -176,6 +185,22 @@ def test_columns_that_are_left_out_are_said(tmp_path):
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"sales"}
 
 
+def test_columns_that_only_the_second_file_has_are_said(tmp_path):
+    for name, more in {"a.csv": "", "b.csv": ",price"}.items():
+        rows = [f"d{day},{np.sin(day):.5f}{',' * bool(more)}{day % 7 if more else ''}\n" for day in range(60)]
+        (tmp_path / name).write_text(f"date,sales{more}\n" + "".join(rows))
+    both = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    notes = Notes()
+    made = recipe("", window=4, steps=2, data={"train": both})
+    run = seqlab.train(made, out=tmp_path / "run", watcher=notes)
+    assert run.task.columns == ["sales"]
+    [note] = [note for note in notes.notes if "left out" in note]
+    assert "left out: 'date' (no numbers), 'price' (not in the first file) (task.columns" in note
+    named = recipe("", window=4, steps=2, columns=["sales"], data={"train": both})
+    seqlab.train(named, out=tmp_path / "named", watcher=(told := Notes()))
+    assert not any("left out" in note for note in told.notes)
+
+
 @pytest.mark.parametrize("named", [{"columns": ["year", "sales"]}, {"targets": ["year"]}])
 def test_a_column_that_is_named_is_read_whatever_it_counts(tmp_path, named):
     rows = [f"{1700 + day},{np.sin(day):.5f}\n" for day in range(60)]
@@ -196,6 +221,16 @@ def test_a_run_that_reads_a_year_goes_on_reading_it(tmp_path):
     loaded = seqlab.load(run.folder)
     assert loaded.evaluate() == run.evaluate()
     assert set(next(loaded.predict(str(tmp_path / "a.csv")))["forecast"]) == {"year", "sales"}
+
+
+def test_a_copy_of_the_training_series_is_said(table, run, tmp_path):
+    shutil.copy(table, tmp_path / "copy.csv")
+    with pytest.warns(Caution, match=r"400 of 400 held-out steps \(.*\) are also in the training data"):
+        seqlab.train(
+            recipe(table, window=6, steps=2, data={"valid": str(tmp_path / "copy.csv")}), out=tmp_path / "run"
+        ).evaluate()
+    with pytest.warns(Caution, match=r"320 of 400 held-out steps \(80 %\) are also in the training data"):
+        run.evaluate(str(tmp_path / "copy.csv"))
 
 
 def test_windows_that_are_cut_short_are_said(tmp_path):

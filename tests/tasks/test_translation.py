@@ -13,6 +13,7 @@ import seqlab
 from seqlab.cli import group
 from seqlab.data.randomness import Key
 from seqlab.errors import Caution, RecipeError, SeqlabError
+from seqlab.inspection.error_report import report
 from seqlab.runs.preparation import prepare
 from seqlab.training.trainer import Silence
 
@@ -72,6 +73,18 @@ def test_sources_that_are_too_long_are_judged_and_said(reverser, tmp_path):
     whole = reverser.evaluate(data, metrics=["exact"])
     assert whole["too_long"] == 0
     assert "too_long" not in whole["signature"]
+
+
+def test_the_report_marks_sources_without_an_answer(reverser, tmp_path):
+    rows = [*reversals(9), {"source": "one " * 30, "target": "two"}]
+    data = write_pairs(tmp_path / "long.jsonl", rows)
+    found = report(reverser.changed({"task.longest": 20}).outcomes(data))
+    first, *others = found["worst"]
+    assert (first["line"], first["answer"]) == (10, "")
+    assert first["error"] == "31 tokens exceed the maximum of 20 (task.longest)"
+    assert {row["error"] for row in others} == {""}
+    assert found["unanswered"] == 1
+    assert "error" not in report(reverser.outcomes(data))["worst"][0]
 
 
 def test_generate_prints_the_answer_alone(reverser):

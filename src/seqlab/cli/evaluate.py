@@ -12,8 +12,9 @@ from seqlab.cli.options import checkpoint, code_option, device, picture, setting
 
 if TYPE_CHECKING:
     from seqlab.runs.run import Run
+    from seqlab.tasks.abilities import Writes
 
-CAUTIONS = ("scores", "changed", "overlap")
+CAUTIONS = ("scores", "changed", "overlap", "compared")
 """Entries of a signature that are printed as notes, on separate lines."""
 
 
@@ -95,7 +96,9 @@ def evaluate(
         raise click.UsageError("--out names the picture of --errors: add --errors")
     loaded = load(run, checkpoint=checkpoint, code=code, device=device)
     loaded = loaded.changed(reading) if reading else loaded
-    loaded = loaded if beam is None else loaded.changed({"decoding.beam": beam})
+    if beam is not None:
+        _check_writes(loaded, run, "--beam")
+        loaded = loaded.changed({"decoding.beam": beam})
     metrics = None if metric is None else _known(metric)
     if by_length:
         _check_by_length(loaded, run, metrics)
@@ -132,14 +135,22 @@ def _known(metric: str) -> list[str]:
     return names
 
 
-def _check_by_length(loaded: Run, run: str, metrics: list[str] | None) -> None:
-    """--by-length needs a task that writes texts, and a metric for them."""
+def _check_writes(loaded: Run, run: str, option: str) -> Writes:
+    """Return the task, which must generate the texts that an option is about."""
     from seqlab.errors import RunError
     from seqlab.tasks.abilities import Writes
 
     if not isinstance(loaded.task, Writes):
-        raise RunError("generates no texts to score by source length", where=run, hint="leave --by-length out")
-    if not (loaded.task.judges if metrics is None else metrics):
+        raise RunError("generates no texts to score", where=run, hint=f"leave {option} out")
+    return loaded.task
+
+
+def _check_by_length(loaded: Run, run: str, metrics: list[str] | None) -> None:
+    """--by-length needs a task that writes texts, and a metric for them."""
+    from seqlab.errors import RunError
+
+    task = _check_writes(loaded, run, "--by-length")
+    if not (task.judges if metrics is None else metrics):
         raise RunError("--by-length needs a metric", where=run, hint="add --metric bleu")
 
 

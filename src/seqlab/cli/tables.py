@@ -82,7 +82,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, object]:
     if "file" in row:
         counted, line = list(row.items())[1]
         file = row["file"] if len(row["file"]) <= LONGEST_NAME else f"…{row['file'][1 - LONGEST_NAME :]}"
-        place = {"place": f"{file}:{line}"}
+        place = {"place": f"{file}:{line}" if counted == "line" else f"{file}, {counted} {line}"}
         row = {key: value for key, value in row.items() if key not in ("file", counted)}
     return {**place, **{key: _cell(value) for key, value in row.items()}}
 

@@ -56,7 +56,7 @@ def train(
     last: dict[str, Any] = next((entry["valid"] for entry in reversed(run.log) if "valid" in entry), {})
     if as_json:
         known = run.recipe.environment
-        notes = {name: known[name] for name in ("held_out", "overlap") if name in known}
+        notes = {name: known[name] for name in ("held_out", "overlap", "compared") if name in known}
         echo_json({"run": str(run.folder), "best_step": run.step, "last": last, **notes})
         return
     click.echo(f"finished: {run.folder} (best checkpoint: step {run.step})")

@@ -208,14 +208,18 @@ def _wrong_words(found: Sequence[Tagged], worst: int) -> list[Row]:
 
 
 def of_texts(outcomes: Iterable[Written], worst: int) -> Report:
-    """Score each sentence by chrF, which, unlike BLEU, needs no smoothing for single sentences."""
+    """Score each sentence by chrF, which, unlike BLEU, needs no smoothing for single sentences.
+
+    If some have no answer, all rows have an `error`, which says why.
+    """
     found = list(outcomes)
+    unanswered = sum(bool(one.error) for one in found)
     judged = Judged(["chrf"], [one.answer for one in found], [[one.reference] for one in found])
     scores = [judged.metrics["chrf"].figure(row) for row in judged.tables["chrf"]]
 
     def shown(one: Written, **about: float) -> Row:
         texts = {"source": one.text, "answer": one.answer, "reference": one.reference}
-        return {**_place(one), **about, **texts}
+        return {**_place(one), **about, **({"error": one.error} if unanswered else {}), **texts}
 
     low = [(-score, (one, score)) for score, one in zip(scores, found, strict=True)]
     high = [(one.loss / one.tokens, one) for one in found]
@@ -223,6 +227,7 @@ def of_texts(outcomes: Iterable[Written], worst: int) -> Report:
     return {
         "kind": "texts",
         "examples": len(found),
+        "unanswered": unanswered,
         "exact": sum(one.answer == one.reference for one in found),
         "mean_chrf": float(np.mean(scores)),
         "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},

@@ -186,6 +186,7 @@ class _Reader:
 
     def __init__(self, path: str, file: IO[bytes], unknown: bool) -> None:
         self.path, self.file, self.number, self.line = path, file, 0, b""
+        self.decimals = 1  # of the log₁₀ p of 1-grams
         self.unknown = [UNKNOWN.encode()] if unknown else []
         self.words = [END_WORD.encode(), *self.unknown]
         self.ids = {ENDS.encode(): ENDS_ID, BEGINS.encode(): BEGINS_ID}
@@ -194,6 +195,7 @@ class _Reader:
     def model(self) -> tuple[NGram, list[str]]:
         sizes = self.sizes()
         section = self.unigrams(self.section(1, sizes))
+        self.check_sum(section)
         words = [self.spelling(word) for word in self.words]
         place = np.argsort(section.tokens[:, 0])
         keys = [np.arange(len(words))]
@@ -213,6 +215,15 @@ class _Reader:
         model.set_tables(NGramTables(keys[1:], log_probability, log_backoff[:-1], np.ones(len(words), dtype=bool)))
         self.check_backoffs(model, words, lines)
         return model, words
+
+    def check_sum(self, section: _Section) -> None:
+        """Check that the probabilities of the 1-grams add up to 1 at most; `<s>` is not predicted."""
+        total = float(np.exp(section.log_probability[section.tokens[:, 0] != BEGINS_ID]).sum())
+        rounded = 10 ** (0.5 * 10**-self.decimals)  # at most: each is rounded to its decimals
+        if total > max(1 + ROUNDING, rounded):
+            self.number = int(section.lines.min())
+            what = f"the probabilities of the 1-grams add up to {total:.4g}, above 1"
+            raise self.error(what, hint="the file is damaged, or its scores are not probabilities")
 
     def check_backoffs(self, model: NGram, words: Sequence[str], lines: Sequence[Integers]) -> None:
         """Check that no probability exceeds 1; a backoff above 1 is allowed as long as none does."""
@@ -252,9 +263,11 @@ class _Reader:
             fields = line.split()
             if not order < len(fields) < order + 3:
                 raise self.error(f"{len(fields)} fields for a {order}-gram", hint="give a number, the words, a backoff")
-            if order == 1 and fields[1] not in self.ids:
-                self.ids[fields[1]] = len(self.words)
-                self.words.append(fields[1])
+            if order == 1:
+                self.decimals = max(self.decimals, len(fields[0].partition(b".")[2]))
+                if fields[1] not in self.ids:
+                    self.ids[fields[1]] = len(self.words)
+                    self.words.append(fields[1])
             try:
                 tokens.extend([self.ids[word] for word in fields[1 : order + 1]])
                 numbers.extend((float(fields[0]), float(fields[-1]) if len(fields) == order + 2 else 0.0))

@@ -16,6 +16,7 @@ from seqlab.data.batching.order import Cursor, Indices
 from seqlab.data.checks.leaks import MUCH, overlap
 from seqlab.models.language_model import LanguageModel
 from seqlab.recipe import Recipe, seconds
+from seqlab.runs.ancestry import reads
 from seqlab.runs.preparation import Prepared, memory_for_steps, prepare
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
@@ -75,10 +76,12 @@ def _held_out(prepared: Prepared) -> list[CheckupLine]:
         if "held_out" in notes
         else []
     )
-    asked = prepared.task.reads(prepared.recipe)
-    common = overlap(asked, asked) if asked is not None and "overlap" in notes else None
-    if common is not None:
-        found.append(CheckupLine("held out", f"{common.share:.0%} of it in training", str(common), common.share < MUCH))
+    if "overlap" in notes:
+        asked = reads(prepared.recipe)
+        common = None if asked is None else overlap(asked, asked)
+        share = 0.0 if common is None else common.share
+        value = f"{share:.0%} of it in training" if share else "some of it in earlier training"
+        found.append(CheckupLine("held out", value, notes["overlap"], 0 < share < MUCH))
     return found
 
 

@@ -21,7 +21,7 @@ from seqlab.recipe import Recipe, single_keys
 from seqlab.runs.launch import train
 from seqlab.runs.mixing import mix
 from seqlab.runs.run import Run
-from seqlab.tokenizers.measure import lost
+from seqlab.tokenizers.measure import Lost, lost
 from seqlab.training.log import read_log
 from seqlab.training.trainer import Silence, Watcher
 
@@ -29,7 +29,11 @@ UNITS = ("bits_per_character", "bits_per_symbol", "error", "loss")
 """Metrics for comparing models that write no texts: the first one that all of them have is used."""
 
 FEW_LOST = 0.001
-"""Largest difference between the shares of lines that tokenizers change at which results are still comparable."""
+"""Largest difference between the shares of lines that tokenizers change at which results are still comparable. The same
+for shares of the characters."""
+ALIKE = 0.2
+"""Tokenizers drop the same if the shares of characters differ by at most this part of the larger one: each is measured
+on the lines in which it knows all tokens."""
 FEW_UNKNOWN = 0.001
 """Largest difference between the shares of unknown tokens at which results are still comparable. Even if each unknown
 token were 20 bits too cheap, the result would change by 0.02 bits per token, less than from another seed."""
@@ -55,6 +59,8 @@ class Result:
     """Floating-point operations of the training; None if nothing is learnt by gradients."""
     lost: float = 0.0
     """Share of the held-out lines that the tokenizer does not restore exactly."""
+    dropped: dict[str, float] = field(default_factory=dict)
+    """Shares of their characters that it does not restore, by kind."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,7 @@ def by_length(results: Sequence[Result]) -> list[Bin]:
 
 
 def cautions(results: Sequence[Result]) -> list[str]:
-    """Explain why the results are not comparable; empty if they are."""
+    """Explain why the results are not comparable, and repeat the notes of the evaluations; empty if all is well."""
     found = []
     if odd := _apart(results, lambda one: one.data.partition("-")[0]):
         found.append(f"{', '.join(odd)}: trained on different data from the rest")
@@ -219,15 +225,44 @@ def cautions(results: Sequence[Result]) -> list[str]:
     shares = [_unknown(one) for one in results]
     if max(shares) - min(shares) > FEW_UNKNOWN:
         found.append("the shares of unknown tokens differ, and <unk> is easy to guess: the results are not comparable")
-    shares = [one.lost for one in results]
-    if predicted(results) == "bits_per_character" and max(shares) - min(shares) > FEW_LOST:
-        odd = [f"{one.name} ({one.lost:.0%} of the lines)" for one in results if one.lost > min(shares) + FEW_LOST]
-        what = "drop case, spaces or line ends, which then need not be predicted: their bits per character are too low"
-        found.append(f"the tokenizers of {', '.join(dict.fromkeys(odd))} {what}")
+    if predicted(results) == "bits_per_character":
+        found += _losses(results)
     odd = list(dict.fromkeys(one.name for one in results if "scores" in one.metrics.get("signature", {})))
     if odd:
         found.append(f"scores of {', '.join(odd)} are not probabilities: they are not comparable")
-    return found
+    return list(dict.fromkeys([*found, *(f"{one.name}: {note}" for one in results for note in _notes(one))]))
+
+
+def _notes(one: Result) -> list[str]:
+    """Return the notes of its evaluation, without the one that a caution makes for all results."""
+    notes: list[str] = one.metrics.get("notes", [])
+    return [note for note in notes if note != one.metrics.get("signature", {}).get("scores")]
+
+
+def _losses(results: Sequence[Result]) -> list[str]:
+    """Say which tokenizers drop part of the text, if others do not drop the same."""
+    shares = [one.lost for one in results]
+    if min(shares) > FEW_LOST:
+        return _different_losses(results)
+    if max(shares) - min(shares) <= FEW_LOST:
+        return []
+    odd = [f"{one.name} ({one.lost:.0%} of the lines)" for one in results if one.lost > min(shares) + FEW_LOST]
+    what = "drop case, spaces or line ends, which then need not be predicted: their bits per character are too low"
+    return [f"the tokenizers of {', '.join(dict.fromkeys(odd))} {what}"]
+
+
+def _different_losses(results: Sequence[Result]) -> list[str]:
+    kinds = sorted({kind for one in results for kind in one.dropped})
+    if all(_alike([one.dropped.get(kind, 0.0) for one in results]) for kind in kinds):
+        return []
+    each = {one.name: [f"{100 * share:.1f} % {kind}" for kind, share in one.dropped.items()] for one in results}
+    named = ", ".join(f"{name} ({', '.join(shares)})" for name, shares in each.items())
+    what = "which then need not be predicted: their bits per character are not comparable"
+    return [f"the tokenizers of {named} drop different parts of the text, {what}"]
+
+
+def _alike(shares: Sequence[float]) -> bool:
+    return max(shares) - min(shares) <= max(FEW_LOST, ALIKE * max(shares))
 
 
 def _apart(results: Sequence[Result], fact: Callable[[Result], str]) -> list[str]:
@@ -261,6 +296,7 @@ def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result
     seconds = sum(entry.get("seconds", 0.0) for entry in run.timing)
     tokens = max((entry.get("tokens", 0) for entry in run.log), default=0)
     metrics = run.evaluate(data, lengths=True)
+    found = _lost(run, data) if "bits_per_character" in metrics else Lost(0.0, {})
     return Result(
         name,
         seed,
@@ -271,11 +307,12 @@ def result_of(name: str, seed: int, run: Run, data: str | None = None) -> Result
         seconds,
         str(run.recipe.environment.get("data", "")),
         curve(run.folder),
-        lost=_lost(run, data) if "bits_per_character" in metrics else 0.0,
+        lost=found.lines,
+        dropped=found.characters,
     )
 
 
-def _lost(run: Run, data: str | None) -> float:
+def _lost(run: Run, data: str | None) -> Lost:
     settings = run.recipe.data if data is None else run.recipe.data.model_copy(update={"valid": data})
     return lost(run.tokenizer, (record.fields["text"] for record in read(settings, "valid")))
 

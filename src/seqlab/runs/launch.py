@@ -114,7 +114,7 @@ def _with_board(recipe: Recipe, on: bool) -> Recipe:
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"tensorboard": on})})
 
 
-def filled(recipe: Recipe, ranks: Ranks, remembered: dict[str, str]) -> Recipe:
+def filled(recipe: Recipe, ranks: Ranks, remembered: Mapping[str, Any]) -> Recipe:
     """Fill in the defaults that depend on the number of steps, and record what the run depends on beside the recipe."""
     training = recipe.training
     steps = training.steps or 1

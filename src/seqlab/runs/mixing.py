@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from seqlab.build import build
 from seqlab.data.batching.batches import Batch
+from seqlab.data.checks.leaks import Trained, measured_on_other
 from seqlab.errors import RunError, caution
 from seqlab.models.language_model import State
 from seqlab.models.mixture import Mixture, fit_weights
 from seqlab.objectives.next_token import NextToken, scored
 from seqlab.objectives.objective import Loss
 from seqlab.recipe import Recipe
+from seqlab.runs.ancestry import reads, record, trained_by
 from seqlab.runs.launch import filled, new_run, write_run
 from seqlab.runs.run import Run, load, use_code
 from seqlab.runs.transfer import without_adapters
@@ -64,10 +67,14 @@ def _mix(
         _check_held_out(parts)
     # the model with the shortest context decides how texts are read
     base = min(parts, key=lambda part: math.inf if part.model.context is None else part.model.context)
-    remembered = use_code(code) if code is not None else {}
+    ancestors = trained_by({str(part.folder): part.recipe for part in parts})
+    noted = _noted(parts, ancestors, data)
+    remembered: dict[str, Any] = use_code(code) if code is not None else {}
     if data is None:  # the mixture was trained on what its parts were trained on
         known = base.recipe.environment
-        remembered |= {key: str(known[key]) for key in ("data", "held_out", "overlap") if key in known}
+        remembered |= {key: str(known[key]) for key in ("data", "held_out") if key in known}
+    remembered |= {key: "; ".join(notes) for key, notes in noted.items() if key != "changed"}
+    remembered |= record(ancestors)
     recipe = filled(_recipe(base.recipe, parts, data), ALONE, remembered)
     mixed = Run(folder, recipe, base.task, build(recipe, base.task), 1)
     body = cast(Mixture, mixed.objective.body)
@@ -76,7 +83,7 @@ def _mix(
         part.load_state_dict({name.removeprefix("body."): own[name] for name in own if name.startswith("body.")})
     found = _fitted(mixed, parts) if weights is None else torch.tensor(weights, dtype=torch.float64) / sum(weights)
     body.weights.copy_(found.float())
-    notes = _notes(parts, data)
+    notes = [note for found in noted.values() for note in found]
     for note in notes:
         caution(note)
     _write(mixed, weights is None, notes)
@@ -117,10 +124,18 @@ def _check_held_out(parts: Sequence[Run]) -> None:
             raise RunError(what, where=str(part.folder), hint="give data that no run was trained on with --data")
 
 
-def _notes(parts: Sequence[Run], data: str | Sequence[str] | None) -> list[str]:
-    """Return the notes about the held-out data, without duplicates."""
-    found = [part.measured_on(data) for part in parts]
-    return list(dict.fromkeys(one[key] for one in found for key in ("changed", "overlap") if key in one))
+def _noted(
+    parts: Sequence[Run], ancestors: Sequence[Trained], data: str | Sequence[str] | None
+) -> dict[str, list[str]]:
+    """Return the notes about the held-out data by kind, without duplicates."""
+    asked = reads(parts[0].recipe)
+    if data is None or asked is None:
+        found = [part.measured_on() for part in parts]
+    else:
+        settings = parts[0].recipe.data.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
+        found = [measured_on_other(replace(asked, data=settings), ancestors)]
+    noted = {key: [one[key] for one in found if key in one] for key in ("changed", "overlap", "compared")}
+    return {key: list(dict.fromkeys(notes)) for key, notes in noted.items() if notes}
 
 
 def _recipe(base: Recipe, parts: Sequence[Run], data: str | Sequence[str] | None) -> Recipe:

@@ -6,12 +6,12 @@ import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ from torch import nn
 from seqlab import registry
 from seqlab.build import build
 from seqlab.data.batching.batches import Batch, Examples, Split
-from seqlab.data.checks.leaks import overlap
+from seqlab.data.checks.leaks import Trained, measured_on_other, overlap
+from seqlab.data.formats.contents import Asked
 from seqlab.data.formats.vectors import word_vectors
 from seqlab.data.randomness import Key
 from seqlab.data.reading.readers import held_out
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.data.records import Record
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
@@ -33,7 +35,8 @@ from seqlab.models.encoder import Encoder
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import Recipe, seconds
-from seqlab.runs.run import restored_task
+from seqlab.runs.ancestry import reads, record, trained_by
+from seqlab.runs.run import restored_task, run_recipe
 from seqlab.runs.transfer import begin, borrowed, freeze, sources, tokenizer_of
 from seqlab.tasks.abilities import Writes
 from seqlab.tasks.task import Task
@@ -65,8 +68,8 @@ class Prepared:
     objective: Objective
     train_split: Split
     valid_split: Split
-    notes: dict[str, str] = field(default_factory=dict)
-    """Notes about the held-out data to store with the run."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Notes about the held-out data to store with the run, and what else it remembers."""
 
     @property
     def left_out(self) -> list[str]:
@@ -190,16 +193,19 @@ def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
 def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
     check_installed(recipe.training.tensorboard)
-    notes: dict[str, str] = {}
+    notes: dict[str, Any] = {}
     if load_from is None:
         learning = "" if recipe.tokenizer is None else " and learning the tokenizer"
         watcher.said(f"reading {recipe.data.train}{learning}")
         recipe, runs = borrowed(recipe)
-        recipe, notes = settled(recipe)
-        for name, note in notes.items():
-            watcher.said(f"held out: {note}" if name == "held_out" else note)
-        kind = registry.find("task", recipe.task.kind)
+        recipe, noted = settled(recipe)
         inits = sources(recipe.init, runs)
+        ancestors = trained_by({init.run: run_recipe(Path(init.run)) for init in inits})
+        noted = with_overlaps(noted, recipe, ancestors)
+        for name, note in noted.items():
+            watcher.said(f"held out: {note}" if name == "held_out" else note)
+        notes = {**noted, **record(ancestors)}
+        kind = registry.find("task", recipe.task.kind)
         if not inits:
             task = cast(Task, kind.prepare(recipe))
         else:
@@ -250,13 +256,21 @@ def taken(runs: Mapping[str, str]) -> dict[str, str]:
 
 def settled(recipe: Recipe) -> tuple[Recipe, dict[str, str]]:
     """Return the recipe with the choice of held-out data filled in, and notes on its size or its overlap."""
-    asked = registry.find("task", recipe.task.kind).reads(recipe)
-    if asked is None or recipe.tokenizer is None:
+    asked = reads(recipe)
+    if asked is None or (recipe.tokenizer is None) != isinstance(asked, AskedSeries):
         return recipe, {}
-    if (chosen := held_out(asked)) is not None:
+    if isinstance(asked, Asked) and (chosen := held_out(asked)) is not None:
         return recipe.model_copy(update={"data": chosen.settled(recipe.data)}), {"held_out": str(chosen)}
     common = overlap(asked, asked)
     return recipe, {"overlap": str(common)} if common is not None and common.common else {}
+
+
+def with_overlaps(notes: dict[str, str], recipe: Recipe, ancestors: Sequence[Trained]) -> dict[str, str]:
+    """Add notes on what of the held-out data the runs that the weights come from were trained on."""
+    asked = reads(recipe)
+    others = [one for one in ancestors if one.on != asked]  # those of the same data hold out the same
+    found = {} if asked is None else measured_on_other(asked, others)
+    return {**notes, **{key: "; ".join(filter(None, (notes.get(key), note))) for key, note in found.items()}}
 
 
 def memory_for_steps() -> AbstractContextManager[None]:

@@ -38,6 +38,7 @@ from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import RecipeTree, to_yaml
+from seqlab.runs.ancestry import reads, trained
 from seqlab.tasks.abilities import Answers, Forecasts, Writes
 from seqlab.tasks.answering import each_example
 from seqlab.tasks.outcomes import Examinable, Outcome
@@ -67,9 +68,12 @@ class Run:
         objective: Objective,
         step: int,
         trained_on: DataSettings | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.folder, self.recipe, self.task, self.step = folder, recipe, task, step
         self.trained_on = trained_on or recipe.data
+        self.notes = tuple(notes)
+        """What was said when it was loaded: that a checkpoint is damaged."""
         self.device = choose_device(recipe.training.device)
         self.objective = objective.to(self.device).eval()
 
@@ -108,7 +112,7 @@ class Run:
         """Return the same model with other settings, such as {"decoding.beam": 5} or ["data.columns.text=body"]."""
         recipe = self.recipe.changed(settings)
         task = type(self.task).restore(recipe, self.task.tokenizer, self.task.memory())
-        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on)
+        return Run(self.folder, recipe, task, self.objective, self.step, self.trained_on, self.notes)
 
     @property
     def parameters(self) -> int:
@@ -149,10 +153,11 @@ class Run:
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = figures_of(self.task, totals, split)
-        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap"))]
+        known = [split.note, *(signature.get(name, "") for name in ("scores", "changed", "overlap", "compared"))]
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
+        notes = [*self.notes, *notes]  # the former were raised before
         if isinstance(self.task, Writes) and (judges := self.task.judges if metrics is None else metrics):
             references = [[one] for one in self.task.references(split)]
             answers = list(self.answers(split, batch_size))
@@ -172,14 +177,18 @@ class Run:
         """Return notes about the held-out data, or about other files.
 
         `held_out`: how much there is; `changed`: how it differs from the data of the training; `overlap`: how much of
-        it is also in the training data.
+        it is also in the training data, of this run or of one that its weights come from; `compared`: why this was
+        not measured, or only with other training data.
         """
         own = self.trained_on
-        asked = self.task.reads(self.recipe.model_copy(update={"data": own}))
+        asked = reads(self.recipe.model_copy(update={"data": own}))
         if data is None:
             return measured_on_own(own, asked, self.recipe.environment)
+        if asked is None:
+            return {}
         update = {"valid": data if isinstance(data, str) else list(data)}
-        return measured_on_other(asked, self.recipe.data.model_copy(update=update))
+        other = replace(asked, data=self.recipe.data.model_copy(update=update))
+        return measured_on_other(other, trained(self.recipe, own))
 
     def outcomes(self, data: str | Sequence[str] | None = None, batch_size: int | None = None) -> Iterator[Outcome]:
         """Yield the outcome of each example (each line of a text) of the held-out data or of other files, in order.
@@ -427,11 +436,14 @@ def load(
     recipe = recipe.changed({"training.device": device})  # the device it was trained on may not exist here
     task = restored_task(path, recipe)
     objective = build(recipe, task)
-    snapshot = _snapshot(Checkpoints(path, warn=warn), checkpoint)
+    notes: list[str] = []
+    snapshot = _snapshot(Checkpoints(path, warn=notes.append), checkpoint)
+    for note in notes:
+        warn(note)
     if snapshot is None:
         raise RunError("has no intact checkpoint", where=str(path), hint="continue with --resume")
     load_weights(objective, snapshot.model, f"{path}, step {snapshot.facts['step']}")
-    return Run(path, recipe, task, objective, int(snapshot.facts["step"]))
+    return Run(path, recipe, task, objective, int(snapshot.facts["step"]), notes=notes)
 
 
 def _snapshot(checkpoints: Checkpoints, which: int | str) -> Snapshot | None:

@@ -15,7 +15,7 @@ from seqlab.data.batching.batches import Batch, Examples, Split
 from seqlab.data.batching.series_windows import Floats, SeriesAnswers, SeriesWindows, WindowShape, places
 from seqlab.data.formats.series import Layout, Numbers
 from seqlab.data.reading.readers import as_given
-from seqlab.data.reading.series_splits import SeriesPart, read_parts
+from seqlab.data.reading.series_splits import AskedSeries, SeriesPart
 from seqlab.data.records import Record
 from seqlab.errors import DataError, RecipeError, RunError
 from seqlab.models.forecasters import Forecaster
@@ -80,8 +80,7 @@ class Forecasting(Task, Forecasts):
         if recipe.tokenizer is not None:
             raise RecipeError("numbers need no tokenizer", where="tokenizer", hint="leave the section out")
         own = cast(Forecasting.Settings, recipe.task)
-        layout = cls._layout(own, own.columns)
-        read = read_parts(recipe.data, "train", layout, reach=own.window, whole=own.mode == "answer")
+        read = cls.reads(recipe).parts("train")
         columns = _arranged(list(read.columns), own.targets)
         values = [part.series.values for part in read.ordered(columns).parts]
         inputs = Scaling.of(np.concatenate(values))
@@ -90,6 +89,11 @@ class Forecasting(Task, Forecasts):
         task = cls(own, columns, inputs, outputs, max(len(one) for one in values))
         task.left_out = read.left_out
         return task
+
+    @classmethod
+    def reads(cls, recipe: Recipe) -> AskedSeries:
+        own = cast(Forecasting.Settings, recipe.task)
+        return AskedSeries(recipe.data, cls._layout(own, own.columns), own.window, own.mode == "answer")
 
     @staticmethod
     def _layout(own: Settings, columns: Sequence[str] | None) -> Layout:
@@ -161,8 +165,7 @@ class Forecasting(Task, Forecasts):
     def _read(self, data: DataSettings, which: Literal["train", "valid"]) -> list[SeriesPart]:
         own = self.settings
         named = own.columns if own.row == "series" else self.columns
-        layout = self._layout(own, named)
-        read = read_parts(data, which, layout, reach=own.window, whole=own.mode == "answer")
+        read = AskedSeries(data, self._layout(own, named), own.window, own.mode == "answer").parts(which)
         if len(read.columns) != len(self.columns):
             own_columns = f"{len(self.columns)} ({', '.join(self.columns)})"
             what = f"the data have {len(read.columns)} columns, but the model reads {own_columns}"

@@ -51,6 +51,8 @@ class Written(Outcome):
     reference: str
     tokens: int
     """Number of tokens of the reference, including `<end>`."""
+    error: str = ""
+    """Why there is no answer, such as a source that is too long."""
 
 
 @dataclass(frozen=True)

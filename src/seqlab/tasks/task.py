@@ -12,6 +12,7 @@ from torch import nn
 from seqlab import registry
 from seqlab.data.batching.batches import Batch, Split
 from seqlab.data.formats.contents import Asked
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.errors import RunError
 from seqlab.metrics.metric import Better
 from seqlab.recipe import DataSettings, PartSettings, Recipe
@@ -67,10 +68,11 @@ class Task(ABC):
         """Rebuild the task from a run folder; `tokenizer` is None if `prepare` made none."""
 
     @classmethod
-    def reads(cls, recipe: Recipe) -> Asked | None:
-        """Return the records the task reads from files; None if it reads none (series) or does not say.
+    def reads(cls, recipe: Recipe) -> Asked | AskedSeries | None:
+        """Return the records or series the task reads from files; None if it does not say.
 
-        With this, the held-out part can be chosen before training and stored in the run.
+        With records, the held-out part can be chosen before training and stored in the run. With either, held-out data
+        given separately can be compared with the training data.
         """
         return None
 

@@ -367,7 +367,7 @@ class Translation(Task, Writes):
         losses[mask] = cast(LanguageModel, objective.body).losses(output.states[mask], batch["targets"][mask]).float()
         each = zip(batch.records, answers, losses.sum(1).tolist(), mask.sum(1).tolist(), strict=True)
         return [
-            Written(record, one["text"], loss, one["answer"], record.fields[TARGET], tokens)
+            Written(record, one["text"], loss, one["answer"], record.fields[TARGET], tokens, one.get("error", ""))
             for record, one, loss, tokens in each
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -59,22 +60,46 @@ ENOUGH = 200_000
 """Characters of a text that are enough to measure what a tokenizer loses."""
 
 
-def lost(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
-    """Return the share of the lines that decoding does not restore exactly: case, spaces or line ends are lost.
+@dataclass(frozen=True)
+class Lost:
+    """What decoding does not restore exactly: a share of the lines, and shares of the characters by kind."""
+
+    lines: float
+    characters: dict[str, float]
+
+
+def lost(tokenizer: Tokenizer, texts: Iterable[str]) -> Lost:
+    """Measure what decoding does not restore exactly: case, spaces or line ends are lost.
 
     A model need not predict what its tokenizer drops, so its bits per character are too low. Lines with unknown tokens
     are skipped, because those are counted elsewhere.
     """
-    lines = changed = characters = 0
+    lines = changed = characters = seen = 0
+    missing = Counter[str]()
     for text in texts:
         for line in text.splitlines(keepends=True):
             (ids,) = tokenizer.encode_batch([line])
             if tokenizer.unknown_id not in ids:
-                lines, changed = lines + 1, changed + (tokenizer.decode(ids) != line)
+                restored = tokenizer.decode(ids)
+                lines, changed, seen = lines + 1, changed + (restored != line), seen + len(line)
+                missing += _missing(line, restored)
         characters += len(text)
         if characters > ENOUGH:
             break
-    return changed / lines if lines else 0.0
+    return Lost(changed / max(1, lines), {kind: count / seen for kind, count in sorted(missing.items())})
+
+
+def _missing(line: str, restored: str) -> Counter[str]:
+    """Count the characters of each kind that are not restored; a space too many hides one as well."""
+    if line == restored:
+        return Counter()
+    before, after = Counter(line), Counter(restored)
+    spaces = Counter({character: count for character, count in (after - before).items() if character.isspace()})
+    found = Counter[str]()
+    for character, count in (before - after + spaces).items():
+        kind = "white space" if character.isspace() else "capitals" if character.isupper() else "other characters"
+        found[kind] += count
+    return found
 
 
 def pieces(tokenizer: Tokenizer, word: str) -> list[str]:

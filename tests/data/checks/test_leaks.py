@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
+import textwrap
 
 import numpy as np
 import pytest
 
 from seqlab.data.checks import leaks
-from seqlab.data.checks.leaks import measured_on_other, overlap
+from seqlab.data.checks.leaks import Trained, measured_on_other, overlap
 from seqlab.data.formats.contents import Asked
+from seqlab.data.formats.series import Layout
+from seqlab.data.reading.readers import fingerprint
+from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.recipe import DataSettings
 
 
@@ -52,6 +56,47 @@ def test_a_text_pasted_into_another(tmp_path):
     assert found(tmp_path / "a.txt", tmp_path / "b.txt").share > 0.9
 
 
+def as_crlf(text: str) -> str:
+    return text.replace("\n", "\r\n")
+
+
+def rewrapped(text: str) -> str:
+    return "\n\n".join(textwrap.fill(one, 40) for one in text.split("\n\n"))
+
+
+def without_blank_lines(text: str) -> str:
+    return text.replace("\n\n", "\n")
+
+
+def as_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("changed", [as_crlf, rewrapped, without_blank_lines, as_one_line])
+@pytest.mark.parametrize(("seed", "share"), [(0, 1), (1, 0)])
+def test_white_space_hides_nothing(tmp_path, changed, seed, share):
+    (tmp_path / "a.txt").write_text("\n\n".join(textwrap.fill(one, 60) for one in sentences(400)))
+    text = "\n\n".join(textwrap.fill(one, 60) for one in sentences(400, seed))
+    (tmp_path / "b.txt").write_bytes(changed(text).encode())
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").share == pytest.approx(share, abs=0.02)
+    assert found(tmp_path / "b.txt", tmp_path / "a.txt").share == pytest.approx(share, abs=0.02)
+
+
+def test_texts_of_the_same_words_have_no_passages_in_common(tmp_path):
+    for seed, name in enumerate("ab"):
+        own, words = random.Random(seed), ["one", "two", "three", "four", "five", "six"]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(" ".join(own.choices(words, k=20)) for _ in range(3000)))
+    assert found(tmp_path / "a.txt", tmp_path / "b.txt").common == 0
+
+
+def test_line_ends_in_the_cells_of_rows(tmp_path):
+    rows = sentences(100)
+    for name, end in {"a": "\n", "b": "\r\n"}.items():
+        lines = ["text,label", *(f'"{row}{end}more",x' for row in rows), ""]
+        (tmp_path / f"{name}.csv").write_bytes(end.join(lines).encode())
+    assert found(tmp_path / "a.csv", tmp_path / "b.csv", ("text", "label")).share == 1
+
+
 def test_short_lines_that_are_the_same_by_chance_are_no_caution(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join([*sentences(300), *["yes ."] * 20]))
     (tmp_path / "b.txt").write_text("\n".join([*sentences(300, seed=1), *["yes ."] * 20]))
@@ -87,7 +132,70 @@ def test_it_is_measured_once(tmp_path, monkeypatch):
     assert found(tmp_path / "a.txt", tmp_path / "b.txt") == first
 
 
-def test_where_the_training_data_are_gone_nothing_is_said(tmp_path):
+def steps(path, values, header="day,a,b"):
+    rows = [f"{day},{','.join(map(repr, row))}" for day, row in enumerate(values.tolist())]
+    path.write_text("\n".join([header, *rows, ""]))
+    return path
+
+
+def series(train, valid, row="step", whole=False):
+    asked = AskedSeries(DataSettings(train=str(train), valid=str(valid)), Layout(row=row), 10, whole)
+    return overlap(asked, asked)
+
+
+def test_a_copy_of_a_series(tmp_path):
+    values = np.random.default_rng(0).normal(size=(300, 2))
+    steps(tmp_path / "a.csv", values)
+    one = series(tmp_path / "a.csv", steps(tmp_path / "b.csv", values))
+    assert str(one) == "300 of 300 held-out steps (100 %) are also in the training data"
+    part = np.concatenate([values[100:150], np.random.default_rng(1).normal(size=(150, 2))])
+    assert series(tmp_path / "a.csv", steps(tmp_path / "c.csv", part)).common == 50
+    swapped = steps(tmp_path / "d.csv", values[:, ::-1], header="day,b,a")
+    assert series(tmp_path / "a.csv", swapped).share == 1
+    unrelated = steps(tmp_path / "e.csv", np.random.default_rng(2).normal(size=(300, 2)))
+    assert series(tmp_path / "a.csv", unrelated).common == 0
+
+
+def test_a_constant_is_in_many_series(tmp_path):
+    steps(tmp_path / "a.csv", np.zeros((100, 2)))
+    assert series(tmp_path / "a.csv", steps(tmp_path / "b.csv", np.zeros((50, 2)))).common == 0
+
+
+def test_short_series_are_compared_whole(tmp_path):
+    values = np.random.default_rng(0).normal(size=(40, 5))
+    fewer = np.concatenate([values[:10], np.random.default_rng(1).normal(size=(10, 5))])
+    for name, rows in zip("ab", (values, fewer), strict=True):
+        (tmp_path / f"{name}.txt").write_text("\n".join(" ".join(map(repr, row)) for row in rows.tolist()))
+    one = series(tmp_path / "a.txt", tmp_path / "b.txt", row="series", whole=True)
+    assert (one.common, one.units) == (50, 100)
+
+
+def other(train, valid, trained=""):
+    asked = Asked(DataSettings(train=str(train)), ("text",))
+    separate = Asked(DataSettings(train=str(train), valid=str(valid)), ("text",))
+    return measured_on_other(separate, [Trained(asked, trained)])
+
+
+def test_training_data_that_cannot_be_compared_are_named(tmp_path, monkeypatch):
     (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
-    asked = Asked(DataSettings(train=str(tmp_path / "gone.txt")), ("text",))
-    assert measured_on_other(asked, asked.data.model_copy(update={"valid": str(tmp_path / "b.txt")})) == {}
+    gone = other(tmp_path / "gone.txt", tmp_path / "b.txt")["compared"]
+    assert gone.startswith(f"not compared with the training data: no file or folder '{tmp_path / 'gone.txt'}'")
+    shutil.copy(tmp_path / "b.txt", tmp_path / "a.txt")
+    monkeypatch.setattr(leaks, "LARGE", 2000)
+    large = f"not compared with the training data: {tmp_path / 'a.txt'} exceeds 0 MB"
+    assert other(tmp_path / "a.txt", tmp_path / "b.txt") == {"compared": large}
+
+
+def test_training_data_that_have_changed_are_compared_as_they_are(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(sentences(100)))
+    (tmp_path / "b.txt").write_text("\n".join(sentences(100, seed=1)))
+    trained = fingerprint(DataSettings(train=str(tmp_path / "a.txt")), "train")[:16]
+    assert other(tmp_path / "a.txt", tmp_path / "b.txt", trained) == {}
+    (tmp_path / "a.txt").write_text("\n".join(sentences(90)))
+    noted = other(tmp_path / "a.txt", tmp_path / "b.txt", trained)["compared"]
+    assert "have changed since the run was trained: compared with what they are now" in noted
+
+
+def test_training_on_built_in_sets_needs_no_note(tmp_path):
+    (tmp_path / "b.txt").write_text("\n".join(sentences(100)))
+    assert other("python-docs", tmp_path / "b.txt", "0123") == {}

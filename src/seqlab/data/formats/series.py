@@ -54,6 +54,8 @@ class Found(NamedTuple):
     columns: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """Columns that are not variables, and why, for the user."""
+    header: tuple[str, ...] = ()
+    """All columns of a table in which each row is a step."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,11 @@ def _rows_as_steps(rows: list[Row], path: Path, layout: Layout) -> Found:
         group = "" if layout.by is None else str(_cell(row, layout.by, path))
         groups.setdefault(group, []).append([_number(row, name, path) for name in names])
     found = [Series(f"{path}: {name}" if name else str(path), np.array(steps)) for name, steps in groups.items()]
+    header = tuple(rows[0].cells)
     if layout.columns is not None:
-        return Found(found, tuple(names))
-    texts = [f"'{name}' (no numbers)" for name in rows[0].cells if name not in (*names, layout.by)]
-    return _without_time(Found(found, tuple(names), tuple(texts)), layout, first=next(iter(rows[0].cells)))
+        return Found(found, tuple(names), header=header)
+    texts = [f"'{name}' (no numbers)" for name in header if name not in (*names, layout.by)]
+    return _without_time(Found(found, tuple(names), tuple(texts), header), layout, first=header[0])
 
 
 def _without_time(found: Found, layout: Layout, first: str) -> Found:
@@ -148,7 +151,8 @@ def _without_time(found: Found, layout: Layout, first: str) -> Found:
         for falls in [bool(values[-1, place] < values[0, place])]
     ]
     series = [one.picked(left) for one in found.series]
-    return Found(series, tuple(found.columns[place] for place in left), (*found.left_out, *why))
+    columns = tuple(found.columns[place] for place in left)
+    return Found(series, columns, (*found.left_out, *why), found.header)
 
 
 def _columns_of_numbers(rows: Sequence[Row], path: Path, leave_out: set[str | None]) -> list[str]:

@@ -41,7 +41,7 @@ class Parts:
     parts: list[SeriesPart]
     columns: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Columns of the first file that are not variables, and why."""
+    """Columns that are not variables, and why."""
 
     def ordered(self, columns: Sequence[str]) -> Parts:
         """Return the parts with the variables in this order, if they have these names."""
@@ -52,13 +52,26 @@ class Parts:
         return Parts(picked, tuple(columns))
 
 
+@dataclass(frozen=True)
+class AskedSeries:
+    """What to read from every file of series: the arguments of `read_parts`."""
+
+    data: DataSettings
+    layout: Layout
+    reach: int
+    whole: bool
+
+    def parts(self, split: Literal["train", "valid"]) -> Parts:
+        return read_parts(self.data, split, self.layout, reach=self.reach, whole=self.whole)
+
+
 def read_parts(
     data: DataSettings, split: Literal["train", "valid"], layout: Layout, *, reach: int, whole: bool
 ) -> Parts:
     """Return the series of a split; held-out ends include `reach` steps before them. `whole`: series may not be cut."""
     if data.scramble:
         raise DataError("data.scramble shuffles letters, but series are numbers", hint="remove data.scramble")
-    given = sources(data, split)
+    given, chosen = sources(data, split), layout.columns is not None
     files: list[Found] = []
     for source in given:
         if isinstance(source, Path):
@@ -74,8 +87,15 @@ def read_parts(
         if held_out
         else [SeriesPart(s) for s in series]
     )
-    left_out = files[0].left_out if files else ()
+    left_out = () if chosen or not files else (*files[0].left_out, *_further(files))
     return Parts([*parts, *(SeriesPart(one) for found in made for one in found.series)], columns, left_out)
+
+
+def _further(files: Sequence[Found]) -> list[str]:
+    """Return the columns of all files but the first that it lacks; they are not read."""
+    first, *others = (one.header for one in files)
+    names = dict.fromkeys(name for header in others for name in header if first and name not in first)
+    return [f"'{name}' (not in the first file)" for name in names]
 
 
 def _agreed(found: Sequence[Found]) -> tuple[str, ...]:
