@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from functools import partial
 
 import click
 import pytest
@@ -140,7 +141,9 @@ except BaseException:
 def test_ctrl_c_during_an_import_that_swallows_it(script, here):
     """As those of large libraries do."""
     (here / "mine.py").write_text(SWALLOWS)
-    done = subprocess.run([script, "recipes", "lm/lstm", "--keys", "--code", "mine.py"], capture_output=True, text=True)
+    command = [script, "recipes", "lm/lstm", "--keys", "--code", "mine.py"]
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # background jobs ignore it
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=heard)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
 
 

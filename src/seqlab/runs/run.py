@@ -284,10 +284,10 @@ class Run:
         """
         if isinstance(texts, str):
             raise TypeError("score takes a list of texts")
-        if isinstance(self.model, LanguageModel) and self.model.reads_sources:
+        end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
+        if self.model.reads_sources:
             what, hint = "scores a text together with its source", f"use `seqlab evaluate {self.folder} --data PAIRS`"
             raise RunError(what, where=str(self.folder), hint=hint)
-        end, unknown = self.tokenizer.end_id, self.tokenizer.unknown_id
         closing = [end] if self.recipe.data.documents == "line" else []
         sequences = [ids + closing for ids in self.tokenizer.encode_batch(list(texts))]
         size, tokens, done = sum(map(bytes_of, texts)), sum(map(len, sequences)), 0
