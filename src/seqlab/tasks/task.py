@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import nn
 
 from seqlab import registry
@@ -30,12 +31,18 @@ class Prompts:
 
 
 def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
-    """Count the input tokens of each row that are not in the vocabulary."""
-    prefix = "source." if "source.tokens" in batch else ""
-    tokens, mask = batch[f"{prefix}tokens"], batch[f"{prefix}mask"]
-    if tokenizer.unknown_id is None:
-        return [0] * len(tokens)
-    counts: list[int] = ((tokens == tokenizer.unknown_id) & mask).sum(1).tolist()
+    """Count the input tokens of each row that are not in the vocabulary; [] if a batch has no tokens.
+
+    Whatever is called `tokens` or `NAME.tokens` is input, except beside `source.tokens`, which is then all of it.
+    """
+    named = ["source.tokens"] if "source.tokens" in batch else [one for one in batch if one.split(".")[-1] == "tokens"]
+    unknown = -1 if tokenizer.unknown_id is None else tokenizer.unknown_id  # no token is -1
+    found = []
+    for name in named:
+        mask = batch.get(f"{name.removesuffix('tokens')}mask")
+        hits = batch[name] == unknown
+        found.append((hits if mask is None else hits & mask).flatten(1).sum(1))
+    counts: list[int] = torch.stack(found).sum(0).tolist() if found else []
     return counts
 
 

@@ -1,0 +1,181 @@
+"""Classes of a person's own, from a task to a metric: what they get wrong is one line that names their class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seqlab import registry
+from seqlab.runs import run
+
+TASK = '''
+import torch
+from torch import nn
+
+import seqlab
+from seqlab.data.batching.batches import Batch, Examples, padded
+from seqlab.data.formats.contents import Asked
+from seqlab.data.reading.readers import as_given, read
+from seqlab.objectives.objective import Loss, Objective
+from seqlab.recipe import PartSettings
+from seqlab.tasks.abilities import Answers
+from seqlab.tasks.outcomes import Forecasted
+from seqlab.tasks.task import Task
+from seqlab.tokenizers.fitted import fitted
+
+ROLES, ANSWERS, TEXTS = ("first", "second", "similarity"), ("similarity",), ("first", "second")
+
+
+class Pairs(Examples):
+    def __init__(self, records, tokenizer, truth=None, training=False):
+        self.read, self.truth = records, truth
+        self.texts = {role: tokenizer.encode_batch([one.fields[role] for one in records]) for role in TEXTS}
+        lengths = [min(len(a), len(b)) and len(a) + len(b) for a, b in zip(*self.texts.values())]
+        super().__init__(lengths, training)
+
+    def records(self):
+        return self.read
+
+    def batch(self, indices, key):
+        tensors = {}
+        for role in TEXTS:
+            tensors[f"{role}.tokens"], tensors[f"{role}.mask"] = padded([self.texts[role][i] for i in indices])
+        if self.truth is not None:
+            tensors["truth"] = torch.tensor([self.truth[i] for i in indices])
+        return Batch(tensors, records=[self.read[i] for i in indices])
+
+
+class Similar(Objective):
+    """Two encodings, one number"""
+
+    Settings = PartSettings
+
+    def __init__(self, settings, body, head):
+        super().__init__()
+        self.body, self.head = body, head
+
+    def vector(self, batch):
+        encoded = self.body(batch)
+        mask = encoded.mask.unsqueeze(-1)
+        return self.head((encoded.states * mask).sum(1) / mask.sum(1))
+
+    def guess(self, batch):
+        a, b = (self.vector(batch.part(role)) for role in TEXTS)
+        return torch.sigmoid((a * b).sum(-1))
+
+    def forward(self, batch, state=None):
+        squares = (self.guess(batch) - batch["truth"]) ** 2
+        return Loss(squares.sum(), torch.tensor(len(squares)))
+
+
+class Pair(Task, Answers):
+    Settings = PartSettings
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def reads(cls, recipe):
+        return Asked(recipe.data, ROLES, answers=ANSWERS)
+
+    @classmethod
+    def prepare(cls, recipe, tokenizer=None):
+        return cls(tokenizer or fitted(recipe.tokenizer, recipe.data, TEXTS, among=ROLES, answers=ANSWERS))
+
+    @classmethod
+    def restore(cls, recipe, tokenizer, memory):
+        return cls(tokenizer)
+
+    @property
+    def sizes(self):
+        return {"vocab_size": self.tokenizer.vocab_size}
+
+    def head(self, body):
+        return nn.Linear(body.width, 4)
+
+    def split(self, data, which, training):
+        records = list(read(data, which, ROLES, answers=ANSWERS))
+        return Pairs(records, self.tokenizer, [float(one.fields["similarity"]) for one in records], training)
+
+    def metrics(self, totals, split):
+        return {"loss": totals["sum"] / totals["count"]}
+
+    def asked(self, data):
+        return Pairs(list(read(as_given(data), "valid", TEXTS)), self.tokenizer)
+
+    def answers(self, objective, batch):
+        found = zip(batch.records, objective.guess(batch).tolist())
+        return [{"text": record.fields["first"], "answer": f"{number:.2f}"} for record, number in found]
+
+    def outcomes(self, objective, batch):
+        found = zip(batch.records, objective.guess(batch).tolist(), batch["truth"].tolist())
+        return [
+            Forecasted(record, record.fields["first"], 0.0, ["similarity"], [[truth]], [[number]])
+            for record, number, truth in found
+        ]
+
+
+seqlab.register("objective", "similar-of-mine", Similar)
+seqlab.register("task", "pair-of-mine", Pair)
+'''
+RECIPE = """\
+task: {kind: pair-of-mine}
+data: {train: pairs.tsv, hold_out: 0.2}
+tokenizer: {kind: word}
+model: {kind: recurrent-encoder, width: 8, embedding: 8}
+objective: {kind: similar-of-mine}
+training: {steps: 2, batch_size: 8}
+"""
+WORDS = ["red", "green", "blue", "black", "white"]
+CODE = ["--code", "mine.py"]
+TRAIN = ["train", "mine.yaml", "--out", "out", *CODE]
+
+
+@pytest.fixture
+def mine(here, monkeypatch) -> Path:
+    """A folder with a task of one's own, its recipe and its data; no class of an earlier test is known."""
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr(run, "_imported", {})
+    (here / "mine.py").write_text(TASK)
+    (here / "mine.yaml").write_text(RECIPE)
+    rows = [f"{a} {b}\t{c} {a}\t{int(b == c)}" for a in WORDS for b in WORDS for c in WORDS]
+    (here / "pairs.tsv").write_text("\n".join(["first\tsecond\tsimilarity", *rows]))
+    return here
+
+
+def changed(before: str, after: str) -> None:
+    """Break the task."""
+    assert before in TASK
+    Path("mine.py").write_text(TASK.replace(before, after))
+
+
+def refusal(said) -> str:
+    """The one line of an error."""
+    assert said.code == 2, said.err + said.out
+    assert "Traceback" not in said.err
+    (line,) = said.errors
+    return line
+
+
+# ------------------------------------------------------------------ answers
+
+
+def test_unknown_tokens_are_counted_in_all_texts_of_a_batch(mine, seqlab):
+    assert seqlab(*TRAIN).code == 0
+    (mine / "asked.tsv").write_text("first\tsecond\nred pink\tblue mauve\ngreen\tblue\n")
+    said = seqlab("predict", "out", "asked.tsv", "--json", *CODE)
+    assert said.code == 0, said.err
+    assert [json.loads(line)["unknown"] for line in said.out.splitlines()] == [2, 0]
+
+
+def test_a_batch_without_tokens_has_no_unknown_ones(mine, seqlab):
+    changed('f"{role}.tokens"], tensors[f"{role}.mask"]', 'f"{role}.ids"], tensors[f"{role}.mask"]')
+    text = (mine / "mine.py").read_text()
+    part = 'encoded = self.body({"tokens": batch["ids"], "mask": batch["mask"]})'
+    (mine / "mine.py").write_text(text.replace("encoded = self.body(batch)", part))
+    assert seqlab(*TRAIN).code == 0
+    said = seqlab("predict", "out", "pairs.tsv", "--json", *CODE)
+    assert said.code == 0, said.err
+    assert "unknown" not in json.loads(said.out.splitlines()[0])
