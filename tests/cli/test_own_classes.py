@@ -179,3 +179,50 @@ def test_a_batch_without_tokens_has_no_unknown_ones(mine, seqlab):
     said = seqlab("predict", "out", "pairs.tsv", "--json", *CODE)
     assert said.code == 0, said.err
     assert "unknown" not in json.loads(said.out.splitlines()[0])
+
+
+# ------------------------------------------------------------------ metrics
+
+METRIC = """
+import numpy as np
+import seqlab
+from seqlab.metrics.metric import Metric
+
+
+class Mine(Metric):
+    def statistics(self, hypothesis, references):
+        return {statistics}
+
+    def figure(self, sums):
+        return {figure}
+
+
+seqlab.register("metric", "metric-of-mine", Mine)
+"""
+SMALL = ["train", "translation/transformer", "data.train=reverse", "model.width=8", "model.heads=1", "model.depth=1"]
+SMALL += ["training.steps=2", "training.batch_size=8", "task.judged=4", "--out", "out"]
+
+
+@pytest.mark.parametrize("more", [["task.best=metric-of-mine"], ["task.metrics=[metric-of-mine]"], ["--check"]])
+def test_a_metric_is_tried_before_anything_is_trained(mine, seqlab, more):
+    (mine / "mine.py").write_text(METRIC.format(statistics="np.ones(len(hypothesis.split()))", figure="0.0"))
+    more = [*more, "task.best=metric-of-mine"] if more == ["--check"] else more
+    line = refusal(seqlab(*SMALL, *more, *CODE))
+    assert "metric 'metric-of-mine': statistics() returned 3 numbers for line 1 and 0 for line 2" in line
+    assert not (mine / "out").exists()
+
+
+def test_no_figure_is_never_the_best(mine, seqlab):
+    (mine / "mine.py").write_text(METRIC.format(statistics="[1, 0]", figure="sums[0] / sums[1]"))
+    said = seqlab(*SMALL, "task.best=metric-of-mine", "task.metrics=[metric-of-mine]", *CODE)
+    assert said.code == 0, said.err
+    assert "'metric-of-mine' is nan at step 2: not taken for the best checkpoint" in said.err
+    assert json.loads((mine / "out/checkpoints/step-00000002/state.json").read_text())["best"] is None
+    said = seqlab("evaluate", "out", "--json", *CODE)
+    found = json.loads(said.out)
+    assert found["metric-of-mine"] is None
+    assert found["notes"][-1].startswith("metric-of-mine: no figure")
+    (mine / "a.txt").write_text("a b\nc\n")
+    said = seqlab("metrics", "a.txt", "a.txt", "--metric", "metric-of-mine", *CODE)
+    assert "–" in said.out
+    assert "note: metric-of-mine: no figure" in said.err

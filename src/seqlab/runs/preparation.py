@@ -29,6 +29,7 @@ from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
 from seqlab.errors import RecipeError, memory_for
+from seqlab.metrics.judging import check_metrics
 from seqlab.models.encoder import Encoder
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
@@ -208,6 +209,8 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
             task = cast(Task, kind.prepare(recipe, tokenizer))
     else:
         inits, runs, task = [], {}, restored_task(load_from, recipe)
+    if isinstance(task, Writes):
+        check_metrics([*task.judges, *({task.metric} - {*task.judges, "loss"})])
     objective = build(recipe, task)
     loaded = [begin(objective, init, recipe.model) for init in inits]
     found = {name for one in loaded for name in one.found}
