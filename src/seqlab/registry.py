@@ -198,6 +198,11 @@ def own(name: object) -> bool:
     return any(name == given for _, given in _given)
 
 
+def is_own(cls: type) -> bool:
+    """Whether a class was registered from outside."""
+    return cls in _given.values()
+
+
 def _origin(cls: type) -> tuple[str, str]:
     """The file and the name of a class."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)

@@ -226,3 +226,122 @@ def test_no_figure_is_never_the_best(mine, seqlab):
     said = seqlab("metrics", "a.txt", "a.txt", "--metric", "metric-of-mine", *CODE)
     assert "–" in said.out
     assert "note: metric-of-mine: no figure" in said.err
+
+
+# ------------------------------------------------------------------ objectives, models and tasks that do not fit
+
+LM = "use next-token"
+MISFITS = {
+    "lm/char objective=tags": ["objective.kind: 'tags'", "model 'recurrent'", LM],
+    "lm/char objective=forecast": ["objective.kind: 'forecast'", LM],
+    "lm/char objective=fed-back-tags": ["objective.kind: 'fed-back-tags'", LM],
+    "lm/char objective=node-classes": ["objective.kind: 'node-classes'", LM],
+    "lm/ngram objective=tags": ["objective.kind: 'tags'", LM],
+    "lm/gpt model={kind: recurrent-encoder}": ["model.kind: objective 'next-token'", "LanguageModel", "gpt, m"],
+    "classification/characters objective=next-token": ["objective.kind: 'next-token'", "use classes"],
+    "classification/characters objective=node-classes": ["objective.kind: 'node-classes'", "use classes"],
+    "translation/transformer objective=tags": ["objective.kind: 'tags'", LM],
+    "forecasting/rnn objective=next-token": ["objective.kind: 'next-token'", "use forecast"],
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+def test_an_objective_or_a_model_that_does_not_fit_the_task(here, seqlab, text, what):
+    recipe, change = what.split(" ", 1)
+    (here / "table.tsv").write_text("text\tlabel\n" + "".join(f"word {n}\t{'ab'[n % 2]}\n" for n in range(200)))
+    data = {
+        "lm": [f"data.train={text}"],
+        "classification": ["data.train=table.tsv"],
+        "translation": ["data.train=reverse"],
+    }
+    line = refusal(seqlab("train", recipe, change, *data.get(recipe.split("/")[0], []), "training.steps=1"))
+    for part in MISFITS[what]:
+        assert part in line
+    assert not (here / "runs").exists()
+
+
+def test_an_objective_of_ones_own_that_declares_its_model(mine, seqlab, text):
+    declared = "from seqlab.models.encoder import Encoder\n    body_type = Encoder"
+    changed('"""Two encodings, one number"""\n', declared)
+    arguments = ["train", "lm/rnn", f"data.train={text}", "objective=similar-of-mine", "training.steps=1"]
+    line = refusal(seqlab(*arguments, *CODE))
+    assert "objective.kind: 'similar-of-mine' is not an objective for task 'language-modelling'" in line
+    assert line.endswith("use next-token")
+
+
+def test_a_model_that_reads_what_a_task_of_ones_own_does_not_give(mine, seqlab):
+    changed("self.vector(batch.part(role)) for", "self.vector(batch) for")
+    line = refusal(seqlab(*TRAIN))
+    assert (
+        "a batch of this task has no 'tokens' (it has first.tokens, first.mask, second.tokens, second.mask, t" in line
+    )
+    assert not (mine / "out").exists()
+
+
+# ------------------------------------------------------------------ cells
+
+CELL = """
+import torch
+import seqlab
+from seqlab.nn.cells import Cell
+
+
+class Foo(Cell):
+    blocks = {blocks}
+
+    def step(self, inputs, state):
+        (h,) = state
+        return ({after},)
+
+
+seqlab.register("cell", "cell-of-mine", Foo)
+"""
+H = "torch.tanh(inputs + self.recurrent(h))"
+STATES = {
+    "of two blocks": (2, H, "(B, 32); it should be (B, 16)"),
+    "of one row": (1, f"{H}[:1]", "(1, 16); it should be (B, 16)"),
+    "of one number a row": (1, f"{H}[:, :1]", "(B, 1); it should be (B, 16)"),
+    "without dimensions": (1, f"{H}.mean()", "(); it should be (B, 16)"),
+    "that is no tensor": (1, "0.5", "Foo: step returned 0.5 as 'h'; return a tensor of (B, 16)"),
+}
+RNN = ["train", "lm/rnn", "model.cell=cell-of-mine", "tokenizer=character", "training.steps=2", "--out", "out", *CODE]
+RNN += ["model.width=16", "model.embedding=16"]
+
+
+def celled(after: str, blocks: int = 1) -> None:
+    Path("mine.py").write_text(CELL.format(blocks=blocks, after=after))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", STATES)
+def test_a_state(mine, seqlab, text, monkeypatch, name, fused):
+    blocks, after, message = STATES[name]
+    celled(after, blocks)
+    if not fused:
+        monkeypatch.setattr("seqlab.nn.recurrent.fused", unfused)
+    line = refusal(seqlab(*RNN, f"data.train={text}"))
+    assert message in line
+    assert "Foo: step returned " in line
+
+
+def unfused(*given, **more):
+    from seqlab.fusion.trace import NotFused
+
+    raise NotFused("a test")
+
+
+def test_a_cell_that_draws_random_numbers(mine, seqlab, text):
+    celled(f"{H} + 0.1 * torch.randn_like(h)")
+    said = seqlab(*RNN, f"data.train={text}")
+    assert said.code == 0, said.err
+    for arguments in (["evaluate", "out"], ["generate", "out", "--tokens", "4"], ["score", "out"]):
+        said = seqlab(*arguments, *CODE, stdin="a cat\n")
+        assert said.code == 0, said.err
+        assert said.err.count("note: Foo draws random numbers: figures and texts differ from call to call;") == 1
+    assert "Foo draws" in json.loads(seqlab("evaluate", "out", "--json", *CODE).out)["notes"][-1]
+    celled(f"{H} + 0.1 * torch.randn_like(h) * self.training")
+    (mine / "mine.py").write_text((mine / "mine.py").read_text().replace("torch.randn_like(h)", "self.noise(h)"))
+    noise = "    def noise(self, h):\n        return torch.randn_like(h) if self.training else 0\n\n    def step"
+    (mine / "mine.py").write_text((mine / "mine.py").read_text().replace("    def step", noise))
+    assert seqlab("accept", "out", *CODE).code == 0
+    assert "random" not in seqlab("evaluate", "out", *CODE).err

@@ -62,6 +62,10 @@ class Objective(nn.Module, ABC):
     """
 
     Settings: ClassVar[type[PartSettings]]
+    body_type: ClassVar[type[nn.Module]] = nn.Module
+    """What the body must be; `build` refuses any other with the names of those that fit."""
+    head_type: ClassVar[type[nn.Module] | None] = None
+    """What the task's head must be; None if the objective accepts any, or none."""
     body: nn.Module
     progress: float = 0.0
     """The share of training that is done, set by the trainer before every step and used by `pace`."""

@@ -9,11 +9,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 import yaml
 
 from seqlab import registry
@@ -145,7 +148,8 @@ class Run:
             raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
-        totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
+        with self._repeatable() as drawn:
+            totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = figures_of(self.task, totals, split)
@@ -153,6 +157,7 @@ class Run:
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
+        notes += drawn
         if isinstance(self.task, Writes) and (judges := self.task.judges if metrics is None else metrics):
             references = [[one] for one in self.task.references(split)]
             answers = list(self.answers(split, batch_size))
@@ -167,6 +172,17 @@ class Run:
             if lengths:
                 figures["by_length"] = by_length(judged, self.task.source_lengths(split))
         return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
+
+    @contextmanager
+    def _repeatable(self) -> Iterator[list[str]]:
+        """Warn if a model draws random numbers: its figures and texts then differ from call to call."""
+        before, said = torch.get_rng_state(), list[str]()
+        yield said
+        if not torch.equal(before, torch.get_rng_state()):
+            own = dict.fromkeys(type(part).__name__ for part in self.objective.modules() if registry.is_own(type(part)))
+            what = f"{' or '.join(own) or 'the model'} draws random numbers: figures and texts differ from call to call"
+            said.append(f"{what}; draw them in training only (if self.training: ...)")
+            caution(said[0])
 
     def measured_on(self, data: str | Sequence[str] | None = None) -> dict[str, str]:
         """Return notes about the held-out data, or about other files.
@@ -230,7 +246,10 @@ class Run:
         choose = choose or self.choose(seed)
         stop = frozenset({tokenizer.end_id})
         limit = self.recipe.decoding.tokens if tokens is None else tokens
-        for step in generate(self.decoder, asked.tokens, choose, limit, stop, asked.source):
+        steps = generate(self.decoder, asked.tokens, choose, limit, stop, asked.source)
+        with self._repeatable():  # only the first step: the caller may draw numbers between two of them
+            first = list(islice(steps, 1))
+        for step in chain(first, steps):
             for token in step:
                 if token.id not in stop:
                     yield token.row, texts[token.row].push(token.id)
@@ -286,7 +305,8 @@ class Run:
 
             # as trained, not packed for decoding: a single sequence has no neighbours to depend on in either form, and
             # a recurrent net reads a long one far faster with its fused kernels
-            found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
+            with self._repeatable():
+                found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
         if unknown is None:
             return found
         return [replace(one, unknown=ids.count(unknown)) for one, ids in zip(found, sequences, strict=True)]
