@@ -78,11 +78,11 @@ def _kind_of(part: nn.Module | None) -> str:
 def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
     kind, given = registry.find("model", settings.kind), task.sizes
     if not set(needs(kind)) <= set(given):
-        raise RecipeError(
+        what = (
             f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' provides "
-            f"{', '.join(sorted(given))}",
-            hint="choose another model.kind",
         )
+        hint = "choose another model.kind" + (" or add it to the task's sizes" if registry.is_own(type(task)) else "")
+        raise RecipeError(what + (", ".join(sorted(given)) or "no sizes"), hint=hint)
     model: nn.Module = kind(settings, **sizes_for(kind, given))
     return model
 

@@ -345,3 +345,77 @@ def test_a_cell_that_draws_random_numbers(mine, seqlab, text):
     (mine / "mine.py").write_text((mine / "mine.py").read_text().replace("    def step", noise))
     assert seqlab("accept", "out", *CODE).code == 0
     assert "random" not in seqlab("evaluate", "out", *CODE).err
+
+
+# ------------------------------------------------------------------ contracts of a task
+
+FIGURES = 'return {"loss": totals["sum"] / totals["count"]}'
+MEMORY = "    def memory(self):\n        return {'a': torch.ones(1)}\n\n    def head("
+BROKEN = {
+    "metrics are None": (FIGURES, "pass", "Pair: metrics() returned NoneType; return a dict of numbers"),
+    "a metric is text": (FIGURES, 'return {"loss": "good"}', "metrics() returned 'good' (str) as 'loss'"),
+    "a metric is a tensor": (FIGURES, 'return {"loss": torch.ones(())}', "returned tensor(1.) (Tensor) as 'loss'"),
+    "a sum is a vector": (
+        "Loss(squares.sum(),",
+        "Loss(squares,",
+        "Similar: forward returned a Loss with a sum of shape (8,)",
+    ),
+    "memory": ("    def head(", MEMORY, "Pair: memory holds what YAML cannot: tensor([1.])"),
+    "prepare": (
+        "return cls(tokenizer or fitted",
+        "cls(tokenizer or fitted",
+        "Pair: prepare() returned NoneType; return the task",
+    ),
+    "split": ("return Pairs(records", "Pairs(records", "Pair: split() returned NoneType; return examples"),
+    "sizes": (
+        'return {"vocab_size": self.tokenizer.vocab_size}',
+        "return {}",
+        "provides no sizes; choose another model.kind or add",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_task_that_breaks_a_contract(mine, seqlab, name):
+    before, after, message = BROKEN[name]
+    changed(before, after)
+    assert message in refusal(seqlab(*TRAIN))
+    assert not (mine / "out").exists()
+
+
+ANSWER = '{"text": record.fields["first"], "answer": f"{number:.2f}"}'
+ANSWERED = {
+    "too few": ("return [" + ANSWER, "return [] and [" + ANSWER, "answers() returned 0 of them for 16 examples"),
+    "no answer": (ANSWER, '{"text": "", "guess": 1}', "an answer without 'answer' (there are 'text', 'guess')"),
+    "no text": (ANSWER, '{"answer": ""}', "an answer without 'text' (there are 'answer')"),
+    "no dict": (ANSWER, "'yes'", "an answer without 'answer' and 'text' ('yes'); return a dict"),
+    "outcomes": (
+        "return [\n            Fore",
+        "return [] and [\n            Fore",
+        "outcomes() returned 0 of them for 16",
+    ),
+    "asked": (
+        "return Pairs(list(read(as_given",
+        "Pairs(list(read(as_given",
+        "asked() returned NoneType; return examples",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_answers_that_break_a_contract(mine, seqlab, name):
+    before, after, message = ANSWERED[name]
+    changed(before, after)
+    assert seqlab(*TRAIN, "training.batch_size=16").code == 0
+    command = ["evaluate", "out", "--errors"] if name == "outcomes" else ["predict", "out", "pairs.tsv"]
+    line = refusal(seqlab(*command, *CODE))
+    assert line.startswith("error: Pair: ")
+    assert message in line
+
+
+def test_what_is_held_out_must_be_read_with_the_answers_that_are_declared(mine, seqlab):
+    assert "held out by what reads()" not in seqlab(*TRAIN).err
+    changed("which, ROLES, answers=ANSWERS))\n        return Pairs", "which, ROLES))\n        return Pairs")
+    said = seqlab(*TRAIN[:3], "other", *CODE)
+    assert said.code == 0, said.err
+    assert "note: Pair: 24 records are held out by what reads() declares, and split() has " in said.err

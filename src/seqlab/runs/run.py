@@ -42,9 +42,9 @@ from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import RecipeTree, to_yaml
 from seqlab.tasks.abilities import Answers, Forecasts, Writes
-from seqlab.tasks.answering import each_example
+from seqlab.tasks.answering import answers_of, each_example, each_row
 from seqlab.tasks.outcomes import Examinable, Outcome
-from seqlab.tasks.task import Prompts, Task, unknown_tokens
+from seqlab.tasks.task import Prompts, Task, is_split, is_task, split_of, unknown_tokens
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.evaluation import evaluate
@@ -210,7 +210,7 @@ class Run:
             hint = "leave out --errors, or give the task a method outcomes(objective, batch)"
             raise RunError("its task does not report the outcome of each example", where=str(self.folder), hint=hint)
         task, objective = self.task, self.answering
-        return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
+        return self._each(cast(Examples, split), batch_size, lambda batch: each_row(task, "outcomes", objective, batch))
 
     @property
     def _caution(self) -> dict[str, str]:
@@ -229,7 +229,7 @@ class Run:
             settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
         elif not settings.train and settings.valid is None:
             raise RunError("was not trained here and has no held-out data", where=str(self.folder), hint="give --data")
-        return self.task.split(settings, "valid", training=False)
+        return split_of(self.task, settings, "valid", training=False)
 
     def stream(
         self,
@@ -331,7 +331,7 @@ class Run:
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        split = task.asked(self.recipe.data.model_copy(update=update))
+        split = is_split(task.asked(self.recipe.data.model_copy(update=update)), task, "asked")
         if split.note:
             caution(split.note)
         return self.answers(split, batch_size, task)
@@ -345,7 +345,7 @@ class Run:
         task = task or self._answers
 
         def ask(batch: Batch) -> list[Answer]:
-            answers = task.answers(self.answering, batch)
+            answers = answers_of(task, self.answering, batch)
             counts = [] if tokenizer is None else unknown_tokens(tokenizer, batch)
             unknown = [{"unknown": count} for count in counts] or [{}] * len(answers)
             each = zip(batch.records, answers, unknown, strict=True)
@@ -493,8 +493,8 @@ def restored_task(folder: Path, recipe: Recipe) -> Task:
     if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
         hint = "put back the one that the run was trained with"
         raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
-    task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)
-    return task
+    kind = registry.find("task", recipe.task.kind)
+    return is_task(kind.restore(recipe, tokenizer, memory), kind, "restore")
 
 
 def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
