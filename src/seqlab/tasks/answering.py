@@ -65,8 +65,9 @@ def each_row(task: object, method: str, objective: Objective, batch: Batch) -> l
 def answers_of(task: object, objective: Objective, batch: Batch) -> list[dict[str, Any]]:
     """Return the answers of a task to a batch, after checking that each has what is printed."""
     found = each_row(task, "answers", objective, batch)
-    for answer in found:
-        lacking = {"text", "answer"} - set(answer if isinstance(answer, Mapping) else ())
+    for record, answer in zip(batch.records, found, strict=True):
+        needed = {"text", "answer"} if record.fields else {"answer"}  # a series has no text
+        lacking = needed - set(answer if isinstance(answer, Mapping) else ())
         if lacking:
             has = f"there are {', '.join(map(repr, answer))}" if isinstance(answer, Mapping) else f"{answer!r:.40}"
             what = f"answers() returned an answer without {' and '.join(map(repr, sorted(lacking)))} ({has})"
