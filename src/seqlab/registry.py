@@ -198,6 +198,11 @@ def own(name: object) -> bool:
     return any(name == given for _, given in _given)
 
 
+def own_names() -> list[tuple[str, str]]:
+    """Return the family and the name of each class that was registered from outside."""
+    return sorted(_given)
+
+
 def is_own(cls: type) -> bool:
     """Whether a class was registered from outside."""
     return cls in _given.values()
