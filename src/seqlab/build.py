@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -77,6 +78,9 @@ def _kind_of(part: nn.Module | None) -> str:
 
 def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
     kind, given = registry.find("model", settings.kind), task.sizes
+    if not isinstance(given, Mapping):
+        what, hint = f"sizes are {type(given).__name__}", "return a dict of whole numbers: {'vocab_size': ...}"
+        raise RecipeError(what, where=type(task).__name__, hint=hint)
     if not set(needs(kind)) <= set(given):
         what = (
             f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' provides "

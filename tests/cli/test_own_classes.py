@@ -367,6 +367,11 @@ BROKEN = {
         "Pair: prepare() returned NoneType; return the task",
     ),
     "split": ("return Pairs(records", "Pairs(records", "Pair: split() returned NoneType; return examples"),
+    "no sizes": (
+        'return {"vocab_size": self.tokenizer.vocab_size}',
+        "pass",
+        "Pair: sizes are NoneType; return a dict of",
+    ),
     "sizes": (
         'return {"vocab_size": self.tokenizer.vocab_size}',
         "return {}",
@@ -419,3 +424,72 @@ def test_what_is_held_out_must_be_read_with_the_answers_that_are_declared(mine, 
     said = seqlab(*TRAIN[:3], "other", *CODE)
     assert said.code == 0, said.err
     assert "note: Pair: 24 records are held out by what reads() declares, and split() has " in said.err
+
+
+# ------------------------------------------------------------------ errors that a file of one's own raises
+
+RAISED = {
+    "in the file": (
+        'batch["truth"]) ** 2',
+        'batch["truth"]) ** missing',
+        "in mine.py, line 57: NameError: name 'missing'",
+    ),
+    "below the file": (
+        "self.body, self.head = body, head",
+        "self.body = body",
+        "mine.py, line 50: AttributeError: 'Similar'",
+    ),
+    "without a message": (
+        "squares = (",
+        "assert False\n        squares = (",
+        "in mine.py, line 57: AssertionError (the calls",
+    ),
+    "no head": ("    def head(", "    def other(", "in mine.py, line 50: TypeError: 'NoneType' object is not callable"),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_an_error_in_a_file_of_ones_own_is_one_line(mine, seqlab, monkeypatch, name):
+    before, after, message = RAISED[name]
+    changed(before, after)
+    said = seqlab(*TRAIN)
+    assert message in refusal(said)
+    assert not (mine / "out").exists()
+    monkeypatch.setenv("SEQLAB_TRACEBACK", "1")
+    said = seqlab(*TRAIN)
+    assert "Traceback" in said.err
+    assert said.err.splitlines()[-1].startswith("error: in ")
+
+
+def test_an_error_in_a_file_of_ones_own_in_python(mine):
+    import seqlab
+
+    changed('batch["truth"]) ** 2', 'batch["truth"]) ** missing')
+    with pytest.raises(NameError):
+        seqlab.train("mine.yaml", out="out", code="mine.py")
+
+
+def test_an_error_in_a_neighbour_of_a_file_of_ones_own(mine, seqlab):
+    (mine / "near_of_mine.py").write_text("def twice(x):\n    return x.missing\n")
+    changed('batch["truth"]) ** 2', 'batch["truth"]) ** near_of_mine.twice(2)')
+    (mine / "mine.py").write_text("import near_of_mine\n" + (mine / "mine.py").read_text())
+    assert "in near_of_mine.py, line 2: AttributeError: 'int' object" in refusal(seqlab(*TRAIN))
+
+
+CLASS = """
+import seqlab
+from seqlab.objectives.next_token import NextToken
+
+
+class Mine(NextToken):
+    read = None
+
+
+seqlab.register("objective", "objective-of-mine", Mine)
+"""
+
+
+def test_an_error_in_an_inherited_method(mine, seqlab, text):
+    (mine / "mine.py").write_text(CLASS)
+    arguments = ["train", "lm/rnn", f"data.train={text}", "objective=objective-of-mine", "training.steps=1"]
+    assert "in class Mine: TypeError: 'NoneType' object is not callable" in refusal(seqlab(*arguments, *CODE))

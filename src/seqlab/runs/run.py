@@ -553,6 +553,21 @@ def _execute(file: Path) -> None:
         sys.path.remove(str(place.parent))
 
 
+def place_in_own_code(error: BaseException) -> str | None:
+    """Return the place in a user's files that an error comes out of: the file and line, or the class.
+
+    None if neither a file given as `code`, nor one that it imports from its folder, nor a class of theirs was running.
+    """
+    folders, place = {file.parent for file in _imported}, None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file, own = Path(frame.f_code.co_filename), type(frame.f_locals.get("self"))
+        if file in _imported or (file.parent in folders and "seqlab" not in frame.f_globals.get("__name__", "")):
+            place = f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}, line {line}"
+        elif registry.is_own(own) and (place is None or "line" not in place):
+            place = f"class {own.__name__}"
+    return place
+
+
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     """Check that a run trained with custom code is given that code; a run folder never contains code.
 
