@@ -493,3 +493,10 @@ def test_an_error_in_an_inherited_method(mine, seqlab, text):
     (mine / "mine.py").write_text(CLASS)
     arguments = ["train", "lm/rnn", f"data.train={text}", "objective=objective-of-mine", "training.steps=1"]
     assert "in class Mine: TypeError: 'NoneType' object is not callable" in refusal(seqlab(*arguments, *CODE))
+
+
+def test_a_file_that_registers_nothing(mine, seqlab):
+    (mine / "mine.py").write_text("import seqlab\n")
+    said = seqlab(*TRAIN)
+    assert "unknown task 'pair-of-mine'" in refusal(said)
+    assert "note: mine.py registers no class: end it with seqlab.register(" in said.err

@@ -200,7 +200,7 @@ def metrics_of(names: Sequence[str | PartSettings]) -> dict[str, Metric]:
         for one in GROUPS.get(named, (named,)) if isinstance(named, str) else (named,):
             name = one if isinstance(one, str) else one.kind
             if name not in registry.names("metric"):
-                hint = nearest(name.lower(), [*registry.names("metric"), *GROUPS])
+                hint = registry.elsewhere(name) or nearest(name.lower(), [*registry.names("metric"), *GROUPS])
                 raise RecipeError(f"unknown metric '{name}'", where="metric", hint=hint)
             settings = settings_of("metric", name, "metric")
             cls = registry.find("metric", name)

@@ -523,6 +523,8 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
         finally:
             _running.discard(digest)
         _imported[file.resolve()] = digest
+        if not registry.own_names():
+            caution(f"{file.name} registers no class: end it with seqlab.register(family, name, cls)")
     return {"code": file.name, "code_sha256": digest}
 
 
@@ -582,12 +584,21 @@ def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     if given is None:
         what = f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)"
         raise RunError(what, where=str(folder), hint="give the same file with --code")
-    versions = f"sha256 {str(expected)[:12]}… then, {given[:12]}… now"
-    raise RunError(
-        f"was trained with another version of {known.get('code')} ({versions})",
-        where=str(folder),
-        hint=f"put that version back, or accept the new one: seqlab accept {folder} --code {code}",
+    name, other, versions = (
+        known.get("code"),
+        Path(str(code)).name,
+        f"sha256 {str(expected)[:12]}… then, {given[:12]}… now",
     )
+    what, hint = (
+        f"was trained with another version of {name} ({versions})",
+        "put that version back, or accept the new one",
+    )
+    if other != name:
+        what, hint = (
+            f"was trained with {name}, and {other} is another file ({versions})",
+            f"give {name}, or accept {other}",
+        )
+    raise RunError(what, where=str(folder), hint=f"{hint}: seqlab accept {folder} --code {code}")
 
 
 def accept_code(folder: Path, code: str | os.PathLike[str]) -> dict[str, str]:
