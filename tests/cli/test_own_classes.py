@@ -388,6 +388,11 @@ def test_a_task_that_breaks_a_contract(mine, seqlab, name):
     assert not (mine / "out").exists()
 
 
+def test_a_check_finds_a_broken_metric(mine, seqlab):
+    changed(FIGURES, "pass")
+    assert "metrics() returned NoneType" in refusal(seqlab(*TRAIN, "--check"))
+
+
 ANSWER = '{"text": record.fields["first"], "answer": f"{number:.2f}"}'
 ANSWERED = {
     "too few": ("return [" + ANSWER, "return [] and [" + ANSWER, "answers() returned 0 of them for 16 examples"),
@@ -500,3 +505,8 @@ def test_a_file_that_registers_nothing(mine, seqlab):
     said = seqlab(*TRAIN)
     assert "unknown task 'pair-of-mine'" in refusal(said)
     assert "note: mine.py registers no class: end it with seqlab.register(" in said.err
+
+
+def test_the_help_says_what_else_may_be_named(seqlab):
+    assert "or your own (--code)" in " ".join(seqlab("metrics", "--help").out.split())
+    assert "or a run folder, whose recipe" in " ".join(seqlab("train", "--help").out.split())

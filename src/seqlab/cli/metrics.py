@@ -28,7 +28,8 @@ STDIN = "-"
     default="bleu,chrf,ter",
     show_default=True,
     metavar="NAMES",
-    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
+    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact, "
+    "or your own (--code).",
 )
 @click.option(
     "--against",
