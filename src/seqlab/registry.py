@@ -182,6 +182,7 @@ KEYS = {
     "position": "model.position",
     "output": "model.output",
     "objective": "objective",
+    "metric": "task.best",
     "optimizer": "training.optimizer",
     "schedule": "training.schedule",
 }
@@ -216,6 +217,11 @@ def own(name: object) -> bool:
 def own_names() -> list[tuple[str, str]]:
     """Return the family and the name of each class that was registered from outside."""
     return sorted(_given)
+
+
+def own_classes() -> list[type]:
+    """Return the classes that were registered from outside."""
+    return list(_given.values())
 
 
 def is_own(cls: type) -> bool:

@@ -510,3 +510,11 @@ def test_a_file_that_registers_nothing(mine, seqlab):
 def test_the_help_says_what_else_may_be_named(seqlab):
     assert "or your own (--code)" in " ".join(seqlab("metrics", "--help").out.split())
     assert "or a run folder, whose recipe" in " ".join(seqlab("train", "--help").out.split())
+
+
+def test_a_constructor_with_other_arguments(mine, seqlab, text):
+    celled(H)
+    constructor = "    def __init__(self, width):\n        pass\n\n    def step"
+    (mine / "mine.py").write_text((mine / "mine.py").read_text().replace("    def step", constructor))
+    line = refusal(seqlab(*RNN, f"data.train={text}"))
+    assert "in class Foo: TypeError: Foo.__init__() takes 2 positional arguments but 4 were given" in line

@@ -200,4 +200,7 @@ def _show(
 def _between(interval: tuple[float, float] | None) -> list[str]:
     from seqlab.cli.tables import shown
 
-    return [] if interval is None else [" to ".join(map(shown, interval))]
+    if interval is None:
+        return []
+    low, high = map(shown, interval)
+    return [low if low == "–" else f"{low} to {high}"]

@@ -567,7 +567,8 @@ def place_in_own_code(error: BaseException) -> str | None:
             place = f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}, line {line}"
         elif registry.is_own(own) and (place is None or "line" not in place):
             place = f"class {own.__name__}"
-    return place
+    called = (cls.__name__ for cls in registry.own_classes() if f"{cls.__qualname__}." in str(error))
+    return place or next((f"class {name}" for name in called), None)  # a method with other arguments than expected
 
 
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
