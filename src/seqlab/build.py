@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import cast
 
 import torch
 from torch import nn
@@ -32,6 +34,7 @@ def _build(recipe: Recipe, task: Task) -> Objective:
             hint = "write higher or lower"
             raise RecipeError(f"'better' is {task.better!r}", where=f"task '{recipe.task.kind}'", hint=hint)
         kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
+        _check_fit(recipe, task, body, head)
         others = {name: _model(one, task, recipe) for name, one in models_in(recipe.objective).items()}
         objective: Objective = kind(recipe.objective, body, head, **others)
     if recipe.init is not None and recipe.init.adapters is not None:
@@ -39,14 +42,51 @@ def _build(recipe: Recipe, task: Task) -> Objective:
     return objective
 
 
+def _check_fit(recipe: Recipe, task: Task, body: nn.Module, head: nn.Module | None) -> None:
+    """Refuse an objective that is meant for other models or tasks, with the names of what fits in its place."""
+    model, name = recipe.model.kind, recipe.objective.kind
+    kind: type[Objective] = registry.find("objective", name)
+    if _suits(kind, body, head):
+        return
+    declared = {one: registry.find("objective", one) for one in registry.names("objective")}
+    fit = [one for one, cls in declared.items() if cls.body_type is not nn.Module and _suits(cls, body, head)]
+    if fit:
+        what = f"'{name}' is not an objective for task '{recipe.task.kind}' with model '{model}'"
+        raise RecipeError(what, where="objective.kind", hint=f"use {' or '.join(fit)}")
+    if isinstance(body, kind.body_type):
+        wanted = cast(type[nn.Module], kind.head_type).__name__
+        what = f"objective '{name}' needs a head of type {wanted}, and that of '{recipe.task.kind}' is {_kind_of(head)}"
+        raise RecipeError(what, where="objective.kind", hint="choose another objective.kind or task.kind")
+    others = [one for one in registry.names("model") if _is_buildable(one, kind.body_type, task)]
+    what = f"objective '{name}' needs a model of type {kind.body_type.__name__}, and '{model}' is {_kind_of(body)}"
+    raise RecipeError(what, where="model.kind", hint=f"use {', '.join(others)}" if others else "choose another")
+
+
+def _suits(kind: type[Objective], body: nn.Module, head: nn.Module | None) -> bool:
+    return isinstance(body, kind.body_type) and (kind.head_type is None or isinstance(head, kind.head_type))
+
+
+def _is_buildable(name: str, wanted: type[nn.Module], task: Task) -> bool:
+    kind = registry.find("model", name)
+    fit = isinstance(kind, type) and issubclass(kind, wanted) and set(needs(kind)) <= set(task.sizes)
+    return fit and not getattr(kind, "reads_sources", False)  # a task with sources has a check of its own
+
+
+def _kind_of(part: nn.Module | None) -> str:
+    return "none" if part is None else f"of type {type(part).__name__}"
+
+
 def _model(settings: PartSettings, task: Task, recipe: Recipe) -> nn.Module:
     kind, given = registry.find("model", settings.kind), task.sizes
+    if not isinstance(given, Mapping):
+        what, hint = f"sizes are {type(given).__name__}", "return a dict of whole numbers: {'vocab_size': ...}"
+        raise RecipeError(what, where=type(task).__name__, hint=hint)
     if not set(needs(kind)) <= set(given):
-        raise RecipeError(
+        what = (
             f"model '{settings.kind}' needs {', '.join(sorted(needs(kind)))}, but task '{recipe.task.kind}' provides "
-            f"{', '.join(sorted(given))}",
-            hint="choose another model.kind",
         )
+        hint = "choose another model.kind" + (" or add it to the task's sizes" if registry.is_own(type(task)) else "")
+        raise RecipeError(what + (", ".join(sorted(given)) or "no sizes"), hint=hint)
     model: nn.Module = kind(settings, **sizes_for(kind, given))
     return model
 

@@ -71,12 +71,11 @@ LISTED = 24
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return a hint for a misspelt name: the closest valid one, then all valid names, or the closest few of many."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    meant = f"did you mean '{close[0]}'? " if close else ""
-    if len(names) <= LISTED:
-        return f"{meant}(valid: {', '.join(names)})"
-    near = difflib.get_close_matches(name, names, n=5, cutoff=0.3) or names[:5]
-    return f"{meant}(valid: {', '.join(near)}, and {len(names) - len(near):,} more)"
+    close = difflib.get_close_matches(name, names, n=1)
+    near = names if len(names) <= LISTED else difflib.get_close_matches(name, names, n=5, cutoff=0.3) or names[:5]
+    more = f", and {len(names) - len(near):,} more" if len(near) < len(names) else ""
+    valid = f"valid: {', '.join(near)}{more}"
+    return f"did you mean '{close[0]}'? ({valid})" if close else valid
 
 
 def similar(name: str, names: Iterable[str]) -> str:

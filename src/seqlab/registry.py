@@ -172,6 +172,22 @@ FAMILIES: dict[str, dict[str, str]] = {
     "metric": METRICS,
 }
 
+KEYS = {
+    "task": "task",
+    "tokenizer": "tokenizer",
+    "model": "model",
+    "decoder": "model.decoder",
+    "cell": "model.cell",
+    "attention": "model.attention",
+    "position": "model.position",
+    "output": "model.output",
+    "objective": "objective",
+    "metric": "task.best",
+    "optimizer": "training.optimizer",
+    "schedule": "training.schedule",
+}
+"""The key of a recipe that usually names a member of a family."""
+
 _given: dict[tuple[str, str], type] = {}
 
 
@@ -198,6 +214,21 @@ def own(name: object) -> bool:
     return any(name == given for _, given in _given)
 
 
+def own_names() -> list[tuple[str, str]]:
+    """Return the family and the name of each class that was registered from outside."""
+    return sorted(_given)
+
+
+def own_classes() -> list[type]:
+    """Return the classes that were registered from outside."""
+    return list(_given.values())
+
+
+def is_own(cls: type) -> bool:
+    """Whether a class was registered from outside."""
+    return cls in _given.values()
+
+
 def _origin(cls: type) -> tuple[str, str]:
     """The file and the name of a class."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
@@ -208,11 +239,20 @@ def names(family: str) -> list[str]:
     return sorted([*FAMILIES[family], *(name for kin, name in _given if kin == family)])
 
 
+def elsewhere(name: str) -> str:
+    """Return a hint for a name that is valid in other families, and the key of a recipe that takes it there; or ''."""
+    found = [family for family in KEYS if name in names(family)]
+    each = [f"{'an' if family[0] in 'ao' else 'a'} {family} ({KEYS[family]}={name})" for family in found]
+    return f"'{name}' is {' or '.join(each)}" if each else ""
+
+
 def find(family: str, name: str, where: str | None = None) -> Any:
     """Import and return the class that a name refers to."""
     if (family, name) in _given:
         return _given[family, name]
     if name not in FAMILIES[family]:
-        raise RecipeError(f"unknown {family} '{name}'", where=where, hint=nearest(name, names(family)))
+        raise RecipeError(
+            f"unknown {family} '{name}'", where=where, hint=elsewhere(name) or nearest(name, names(family))
+        )
     module, _, attribute = FAMILIES[family][name].partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -129,6 +129,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "wrong type": (["train", "{bad}/type.yaml", *OUT], ["type.yaml, line 7", "'two'", "whole number"]),
     "negative steps": (["train", "{bad}/negative.yaml", *OUT], ["negative.yaml, line 7", "-2", "greater than 0"]),
     "unknown model": (["train", "{bad}/model.yaml", *OUT], ["model.yaml, line 5", "did you mean 'gpt'?"]),
+    "a cell for a model": (
+        [*SMALL, "model.kind=lstm", *OUT],
+        ["unknown model 'lstm'; 'lstm' is a cell (model.cell=lstm)"],
+    ),
+    "no close name": ([*SMALL, "model.position=rope", *OUT], ["unknown position 'rope'; valid: alibi, buckets"]),
     "unknown recipe": (["train", "lm/gtp", *OUT], ["no recipe 'lm/gtp'", "did you mean 'lm/gpt'?"]),
     "binary recipe": (["train", "{bad}/latin.txt", *OUT], ["latin.txt", "UTF-8"]),
     "no override": ([*SMALL, "width", *OUT], ["'width' is not an override", "key.sub=value"]),
@@ -371,7 +376,7 @@ def test_code_is_asked_for_at_load_and_must_be_the_same(seqlab, here, text, monk
         forget()
         said = seqlab(*arguments, "--code", "wrong.py", stdin="a\n")
         assert said.code == 2
-        assert "was trained with another version of mine.py" in said.errors[0]
+        assert "was trained with mine.py, and wrong.py is another file" in said.errors[0]
         assert "seqlab accept out --code wrong.py" in said.errors[0]
     forget()
     said = seqlab("accept", "out", "--code", "wrong.py")

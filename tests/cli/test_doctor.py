@@ -98,3 +98,52 @@ def test_a_device_that_does_not_exist_is_one_line(device, seqlab):
     said = seqlab("doctor", "--device", device)
     assert (said.code, said.out, len(said.errors)) == (2, "", 1)
     assert f"this machine has no '{device}' device" in said.errors[0]
+
+
+OWN = """
+import seqlab, torch
+from seqlab.metrics.metric import Metric
+from seqlab.nn.cells import Cell
+
+
+class Nan(Cell):
+    def step(self, inputs, state):
+        return (torch.sqrt(inputs + self.recurrent(state[0])),)
+
+
+class Claims(Cell):
+    def step(self, inputs, state):
+        assert len(inputs) == 0
+        return state
+
+
+class Exact(Metric):
+    def statistics(self, hypothesis, references):
+        return [1.0]
+
+    def figure(self, sums):
+        return 1.0
+
+
+seqlab.register("cell", "nan-of-mine", Nan)
+seqlab.register("cell", "claims-of-mine", Claims)
+seqlab.register("metric", "exact-of-mine", Exact)
+"""
+
+
+def test_what_is_said_of_classes_of_ones_own(seqlab, tmp_path, monkeypatch):
+    names = lambda: ["elman", *(name for kin, name in registry._given if kin == "cell")]  # noqa: E731
+    monkeypatch.setattr(selftest, "cell_names", names)
+    monkeypatch.setattr(registry, "_given", {})
+    monkeypatch.setattr("seqlab.runs.run._imported", {})
+    (tmp_path / "mine.py").write_text(OWN)
+    said = seqlab("doctor", "--device", "cpu", "--code", tmp_path / "mine.py")
+    assert said.code == 1
+    lines = [line for line in said.out.splitlines() if line.startswith(("ok ", "FAIL"))]
+    assert ["of-mine" in line for line in lines] == [True] * 8 + [False] * 8  # they come first
+    nan, claims = lines[:4], lines[4:8]
+    assert all(line.startswith("FAIL") and "AssertionError in mine.py, line 14" in line for line in claims)
+    assert all(line.startswith("FAIL") and line.endswith("not finite") for line in nan)
+    assert "note: not tested: metric 'exact-of-mine' (the self-test covers cells, language models and" in said.err
+    assert "correct them" in said.out
+    assert "bug report" not in said.out

@@ -162,3 +162,42 @@ def test_tokenized_text_is_said_as_sacrebleu_does(caplog):
     assert caution.startswith(
         "bleu: 100 of 105 lines end in a tokenised full stop (' .'): BLEU is meant for detokenised"
     )
+
+
+def made(monkeypatch, statistics, figure=lambda self, sums: sums[0] / sums[1]):
+    """A metric called `mine`."""
+    cls = type("Mine", (Metric,), {"statistics": lambda self, text, those: statistics(text), "figure": figure})
+    monkeypatch.setattr(registry, "_given", {("metric", "mine"): cls})
+
+
+@pytest.mark.parametrize(
+    ("statistics", "message"),
+    [
+        (lambda text: [1.0] * len(text.split()), "returned 2 numbers for line 1 and 3 for line 2; return a list"),
+        (lambda text: 1.0, r"returned 1.0 \(float\) for line 1"),
+        (lambda text: ["a", "b"], r"returned \['a', 'b'\] \(list\) for line 1"),
+        (lambda text: None, "returned None for line 1"),
+        (lambda text: [[1.0]], r"returned \[\[1.0\]\] \(list\) for line 1"),
+        (lambda text: [np.nan if "sat" in text else 1.0, 1.0], "returned a number that is not finite for line 2"),
+    ],
+)
+def test_statistics_that_cannot_be_added(monkeypatch, statistics, message):
+    made(monkeypatch, statistics)
+    with pytest.raises(SeqlabError, match=f"metric 'mine': statistics.. {message}"):
+        judge(["mine"], ["a cat", "a cat sat"], [["a"], ["b"]])
+
+
+@pytest.mark.parametrize("value", ["50 %", None, np.ones(2)])
+def test_a_figure_that_is_not_a_number(monkeypatch, value):
+    made(monkeypatch, lambda text: [1, 1], lambda self, sums: value)
+    with pytest.raises(SeqlabError, match=r"metric 'mine': figure\(\) returned .*; return a number"):
+        judge(["mine"], ["a"], [["a"]])
+
+
+def test_a_figure_that_is_not_finite_is_none_and_says_so(monkeypatch):
+    made(monkeypatch, lambda text: np.array([1.0, "cat" in text]))
+    with pytest.warns(UserWarning, match=r"mine: no figure, because figure\(\)"):
+        judged = Judged(["mine"], ["a", "b"], [["a"], ["b"]], resamples=20)
+    found = judged.figures()["mine"]
+    assert np.isnan([found.value, *found.interval]).all()
+    assert np.isnan(judged.against(judged)["mine"].p_value)

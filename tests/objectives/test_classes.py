@@ -8,7 +8,6 @@ from tolerance import rounding
 from torch import nn
 
 from seqlab.data.batching.batches import Batch
-from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.nn.summary import ClassHead, summary
 from seqlab.objectives.classes import Classes, NodeClasses
@@ -101,9 +100,3 @@ def test_nothing_is_counted_in_training(classes, nodes):
     nodes.train()
     assert not classes(given([[[0.0, 0.0, 0.0]]], torch.tensor([0]))).parts
     assert not nodes(given([[[0.0, 0.0, 0.0]]], torch.tensor([[0]]))).parts
-
-
-def test_a_task_without_such_labels_is_refused():
-    for objective, head in ((Classes, None), (Classes, nn.Linear(3, 3)), (NodeClasses, None)):
-        with pytest.raises(RecipeError, match="with labels"):
-            objective(PartSettings(), AsGiven(), head)

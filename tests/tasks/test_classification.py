@@ -284,7 +284,7 @@ def test_parts_that_do_not_fit(data, tmp_path):
     gpt = find("model", "gpt").Settings(kind="gpt", width=16, heads=2)
     faults = {
         "does not read a text as a whole": recipe(data).model_copy(update={"model": gpt}),
-        "needs trees with labels": recipe(data, objective="node-classes"),
+        "'node-classes' is not an objective for task 'classification'": recipe(data, objective="node-classes"),
         "needs leaf_vocab_size": recipe(data).changed({"model": {"kind": "tree-encoder"}}),
     }
     for what, own in faults.items():

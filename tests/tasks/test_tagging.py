@@ -234,7 +234,7 @@ def test_a_token_must_be_a_word(data):
 
 def test_only_models_that_read_a_whole_sentence(data):
     with pytest.raises(SeqlabError, match="does not read a sentence as a whole"):
-        seqlab.train(recipe(data, model="gpt"), out=data / "none")
+        seqlab.train(recipe(data).changed({"model": "gpt"}), out=data / "none")
     assert not (data / "none").exists()
 
 

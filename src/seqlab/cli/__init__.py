@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,6 +134,16 @@ def cautions() -> Iterator[None]:
         yield
 
 
+TRACEBACK = "SEQLAB_TRACEBACK"
+"""The environment variable that prints the calls behind an error in a file of one's own."""
+
+
+def _in_own_code(error: Exception) -> str | None:
+    """Return the place in a file given as --code that an error comes out of; None if none was loaded."""
+    loaded = sys.modules.get("seqlab.runs.run")  # importing it would take torch
+    return None if loaded is None else loaded.place_in_own_code(error)
+
+
 def _told(error: Exception) -> int:
     """Print an error as one line and return the exit code; re-raise an unexpected error."""
     from seqlab.errors import SeqlabError
@@ -150,6 +161,11 @@ def _told(error: Exception) -> int:
         what = str(error)
     elif isinstance(error, OSError) and error.strerror:
         what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif (place := _in_own_code(error)) is not None:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(error)
+        found = traceback.format_exception_only(error)[-1].strip()
+        what = f"in {place}: {found}" + ("" if os.environ.get(TRACEBACK) else f" (the calls: {TRACEBACK}=1)")
     else:
         raise error
     click.echo(f"error: {' '.join(what.splitlines())}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,4 +208,6 @@ def _by_variable(figures: dict[str, float]) -> dict[str, dict[str, float]]:
 def _shown(value: float | int) -> str | int:
     if not isinstance(value, float):
         return value
+    if math.isnan(value):
+        return "–"
     return f"{value:.4f}" if abs(value) >= 0.1 or value == 0 else f"{value:.4g}"

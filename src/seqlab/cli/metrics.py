@@ -29,7 +29,8 @@ STDIN = "-"
     default="bleu,chrf,ter",
     show_default=True,
     metavar="NAMES",
-    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact.",
+    help="Any of bleu, chrf, chrf++, ter, rouge (rouge-1, rouge-2, rouge-l), meteor, wer, cer, exact, "
+    "or your own (--code).",
 )
 @click.option(
     "--against",
@@ -173,21 +174,21 @@ def _plain(found: dict[str, Figure] | dict[str, Difference]) -> dict[str, Any]:
 def _show(
     hypothesis: str, figures: dict[str, dict[str, Figure]], differences: dict[str, dict[str, Difference]]
 ) -> None:
-    from seqlab.cli.tables import table
+    from seqlab.cli.tables import shown, table
 
     mine = figures[hypothesis]
-    rows = [[name, one.better, f"{one.value:.2f}", *_between(one.interval)] for name, one in mine.items()]
+    rows = [[name, one.better, shown(one.value), *_between(one.interval)] for name, one in mine.items()]
     resampled = any(one.interval for one in mine.values())
     table(["metric", "better", _title(hypothesis), *(["95 % interval"] if resampled else [])], rows)
     for other, found in differences.items():
         rows = [
             [
                 name,
-                f"{figures[other][name].value:.2f}",
-                f"{one.value:+.2f}",
+                shown(figures[other][name].value),
+                shown(one.value, "+.2f"),
                 *_between(one.interval),
-                f"{one.p_value:.3f}",
-                f"{100 * one.better_in:.1f} %",
+                shown(one.p_value, ".3f"),
+                f"{shown(100 * one.better_in, '.1f')} %",
             ]
             for name, one in found.items()
         ]
@@ -199,4 +200,9 @@ def _show(
 
 
 def _between(interval: tuple[float, float] | None) -> list[str]:
-    return [] if interval is None else [f"{interval[0]:.2f} to {interval[1]:.2f}"]
+    from seqlab.cli.tables import shown
+
+    if interval is None:
+        return []
+    low, high = map(shown, interval)
+    return [low if low == "–" else f"{low} to {high}"]

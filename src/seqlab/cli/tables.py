@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,16 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     console.print(out)
 
 
+def shown(figure: float, form: str = ".2f") -> str:
+    """Return a figure as it is printed; a dash if there is none (NaN)."""
+    return "–" if math.isnan(figure) else f"{figure:{form}}"
+
+
 def by_length_table(bins: Sequence[Bin]) -> None:
     """Print a table with one column per bin of source lengths and one row per figure."""
     titles = [f"{own['shortest']}–{own['longest']}\n{own['lines']:,} lines" for own in bins]
     names = bins[0]["figures"]
-    table(["source, characters", *titles], [[name, *(f"{own['figures'][name]:.2f}" for own in bins)] for name in names])
+    table(["source, characters", *titles], [[name, *(shown(own["figures"][name]) for own in bins)] for name in names])
 
 
 TITLES = {

@@ -33,9 +33,9 @@ def train(
 ) -> None:
     """Train RECIPE and save the run in a folder.
 
-    RECIPE is the name of a shipped recipe (see `seqlab recipes`) or a YAML file. Any of its keys can be set:
-    data.train=FILE, tokenizer.kind=character, model.width=256, training.steps=1000 or training.budget=45s,
-    training.seed=1, ...
+    RECIPE is the name of a shipped recipe (see `seqlab recipes`), a YAML file, or a run folder, whose recipe is then
+    trained anew. Any of its keys can be set: data.train=FILE, tokenizer.kind=character, model.width=256,
+    training.steps=1000 or training.budget=45s, training.seed=1, ...
     """
     from seqlab.recipe import Recipe
 

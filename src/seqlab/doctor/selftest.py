@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,10 +59,18 @@ class Left:
     reason: str
 
 
+def not_covered() -> list[str]:
+    """List the classes of one's own that the self-test does not cover."""
+    covered = {*(("cell", name) for name in cell_names()), *(("model", name) for name in model_names())}
+    return [f"{family} '{name}'" for family, name in registry.own_names() if (family, name) not in covered]
+
+
 def self_test(device: torch.device) -> Iterator[Check | Left]:
     """Yield the result of every check as soon as it is done."""
     subjects: list[tuple[Any, Any, str]] = [(CellTest, CellSubject, name) for name in cell_names()]
     subjects += [(ModelTest, ModelSubject, name) for name in model_names()]
+    own = registry.own_names()
+    subjects.sort(key=lambda one: (one[1].family, one[2]) not in own)  # a person's own classes come first
     with _as_trained(device):
         for kind, make, name in subjects:
             try:
@@ -118,10 +128,13 @@ class _Test:
         missing = [name for name in found if name not in self.exact]
         if missing:
             return Deviation(math.inf, 0.0, f"no {missing[0]} in double precision")
+        for name, value in [*self.exact.items(), *found.items()]:
+            if not value.isfinite().all():
+                return Deviation(math.inf, 0.0, f"{name}: not finite")
         name = max(found, key=lambda name: _distance(found[name], self.exact[name]) / (self.allowed[name] or EPSILON))
         size = _size(self.exact[name]) or 1.0
         error = _distance(found[name], self.exact[name])
-        where = "" if error <= self.allowed[name] else name
+        where = "" if error <= self.allowed[name] else f"{name}: not the same"
         return Deviation(error / size, self.allowed[name] / size, where or note)
 
 
@@ -226,7 +239,9 @@ def _checked(subject: str, check: Named) -> Check:
         result = run()
     except Exception as error:
         result = Deviation(math.inf, 0.0, _first_line(error))
-    good = result.error <= result.allowed
+    if result.error == math.inf and not result.note:
+        result = replace(result, note="not finite")
+    good = math.isfinite(result.error) and result.error <= result.allowed
     return Check(subject, name, result.error, result.allowed, good, result.note, time.perf_counter() - start)
 
 
@@ -276,4 +291,8 @@ def _size(value: Tensor) -> float:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:160]
+    """Return the message of an error; its type and its place if it has none."""
+    if line := next((line for line in str(error).splitlines() if line.strip()), None):
+        return line[:160]
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} in {os.path.basename(frame.filename)}, line {frame.lineno}"

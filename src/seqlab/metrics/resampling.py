@@ -26,7 +26,9 @@ def resampled_sums(table: Numbers, resamples: int, seed: int) -> Numbers:
 
 
 def interval(figures: Numbers) -> tuple[float, float]:
-    """Return the middle 95 % of resampled figures."""
+    """Return the middle 95 % of resampled figures; NaN if some draws have none."""
+    if np.isnan(figures).any():
+        return np.nan, np.nan
     left_out = len(figures) // 40
     ordered = np.sort(figures)
     return float(ordered[left_out]), float(ordered[-1 - left_out])
@@ -37,8 +39,10 @@ def p_value(difference: float, differences: Numbers) -> float:
 
     d is the difference of two systems, d* that of a draw. This is the variant of Moses and sacreBLEU: the sizes of the
     differences are shifted to mean 0 (after Riezler & Maxwell 2005, https://aclanthology.org/W05-0908). If no draw has
-    any difference, it is 1; sacreBLEU gives its smallest p-value then.
+    any difference, it is 1; sacreBLEU gives its smallest p-value then. It is NaN if a figure is missing.
     """
+    if np.isnan(difference) or np.isnan(differences).any():
+        return float("nan")
     sizes = np.abs(differences)
     if not sizes.any():
         return 1.0

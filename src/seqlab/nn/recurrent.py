@@ -212,7 +212,7 @@ class _Window:
         self.steps = [norms.inputs(inputs) if norms is not None else inputs]
         self.rows: list[Tensor] = []
         self.weights: list[Tensor] = []
-        self.masked = keep is not None
+        self.masked, self.known = keep is not None, False
         if keep is not None:
             self.steps.append(keep)
         if not cell.training:
@@ -243,10 +243,9 @@ class _Window:
                 after = self.cell.step(steps[0], before)
         else:
             after = self.cell.step(steps[0], before)
-        if not isinstance(after, tuple) or len(after) != len(before):
-            found = f"{len(after)} parts" if isinstance(after, tuple) else f"a {type(after).__name__}"
-            hint = f"return a tuple of the {len(before)} parts of the state ({', '.join(self.cell.parts)})"
-            raise SeqlabError(f"step returned {found}", where=type(self.cell).__name__, hint=hint)
+        if not self.known:
+            _check_state(self.cell, before, after)
+            self.known = True
         if zones:
             after = tuple(torch.where(zone != 0, a, b) for zone, a, b in zip(zones, before, after, strict=True))
         elif self.own.zoneout:  # the expected value
@@ -261,6 +260,25 @@ class _Window:
         x = x * rows[number] if rows else x
         y = F.linear(x, self.weights[number] if self.weights else weight, bias)
         return y if self.norms is None else self.norms.products[number](y)
+
+
+def _check_state(cell: Cell, before: CellState, after: object) -> None:
+    """Check what a cell returned for its first step."""
+    where, parts = type(cell).__name__, cell.parts
+    if not isinstance(after, tuple) or len(after) != len(before):
+        found = f"{len(after)} parts" if isinstance(after, tuple) else f"a {type(after).__name__}"
+        hint = f"return a tuple of the {len(before)} parts of the state ({', '.join(parts)})"
+        raise SeqlabError(f"step returned {found}", where=where, hint=hint)
+    for name, given, part in zip(parts, before, after, strict=True):
+        if not isinstance(part, Tensor):
+            what, hint = f"step returned {part!r} as '{name}'", "return a tensor"
+            raise SeqlabError(what, where=where, hint=f"{hint} of (B, {cell.width})")
+        if part.shape != given.shape:
+            sizes = ["B", *part.shape[1:]] if part.shape[:1] == given.shape[:1] else part.shape
+            what = f"step returned '{name}' of ({', '.join(map(str, sizes))}); it should be (B, {cell.width})"
+            raise SeqlabError(
+                what, where=where, hint="give each row a vector of this width; `chunk` takes blocks apart"
+            )
 
 
 def _unroll(window: _Window, state: CellState, reverse: bool) -> tuple[Tensor, CellState]:

@@ -95,6 +95,13 @@ class ClassHead(nn.Module):
         return logits
 
 
+class NodeHead(nn.Sequential):
+    """logits_n = W dropout(h_n) + b, for every node n of a tree"""
+
+    def __init__(self, dropout: float, width: int, classes: int) -> None:
+        super().__init__(Dropout(dropout), nn.Linear(width, classes))
+
+
 def last(x: Tensor, mask: Tensor | None) -> Tensor:
     """(B, T, …) → (B, …): the last real step of each row."""
     if mask is None:

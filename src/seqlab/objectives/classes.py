@@ -6,18 +6,15 @@ B rows · T positions · C classes
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from seqlab.data.batching.batches import Batch
-from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoded, Encoder
 from seqlab.models.language_model import State
-from seqlab.nn.summary import ClassHead
+from seqlab.nn.summary import ClassHead, NodeHead
 from seqlab.objectives.objective import Loss, Objective
 from seqlab.recipe import PartSettings
-
-HINT = "use `classes` with task classification, `node-classes` with tree-classification"
 
 
 class Classes(Objective):
@@ -26,12 +23,12 @@ class Classes(Objective):
     class Settings(PartSettings):
         pass
 
+    body_type = Encoder
+    head_type = ClassHead
     body: Encoder
 
-    def __init__(self, settings: Settings, body: Encoder, head: nn.Module | None) -> None:
+    def __init__(self, settings: Settings, body: Encoder, head: ClassHead) -> None:
         super().__init__()
-        if not isinstance(head, ClassHead):
-            raise RecipeError("this objective needs texts with labels", where="objective.kind", hint=HINT)
         self.body, self.head = body, head
 
     def logits(self, batch: Batch) -> Tensor:
@@ -70,12 +67,12 @@ class NodeClasses(Objective):
     class Settings(PartSettings):
         pass
 
+    body_type = Encoder
+    head_type = NodeHead
     body: Encoder
 
-    def __init__(self, settings: Settings, body: Encoder, head: nn.Module | None) -> None:
+    def __init__(self, settings: Settings, body: Encoder, head: NodeHead) -> None:
         super().__init__()
-        if head is None or isinstance(head, ClassHead):
-            raise RecipeError("this objective needs trees with labels", where="objective.kind", hint=HINT)
         self.body, self.head = body, head
 
     def logits(self, batch: Batch) -> Tensor:

@@ -33,6 +33,7 @@ class Forecast(Objective):
         loss: Literal["mse", "mae", "huber"] = "mse"
         """The error: squared, absolute, or Huber (squared below 1, absolute above)."""
 
+    body_type = Forecaster
     body: Forecaster
 
     def __init__(self, settings: Settings, body: Forecaster, head: nn.Module | None = None) -> None:

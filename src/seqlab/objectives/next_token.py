@@ -29,6 +29,7 @@ class NextToken(Objective):
         forcing: Forcing = Forcing()
         """The inputs in training: the true tokens, or the model's own."""
 
+    body_type = LanguageModel
     body: LanguageModel
 
     def __init__(self, settings: Settings, body: LanguageModel, head: nn.Module | None = None) -> None:

@@ -44,7 +44,11 @@ class Loss:
 def checked(loss: object, objective: nn.Module) -> Loss:
     """Return what an objective computed, or raise an error if it is not a `Loss` of tensors."""
     if isinstance(loss, Loss) and isinstance(loss.sum, Tensor) and isinstance(loss.count, Tensor):
-        return loss
+        if loss.sum.dim() == loss.count.dim() == 0:
+            return loss
+        name, one = ("sum", loss.sum) if loss.sum.dim() else ("count", loss.count)
+        what, hint = f"forward returned a Loss with a {name} of shape {tuple(one.shape)}", "add its numbers up: .sum()"
+        raise SeqlabError(what, where=type(objective).__name__, hint=hint)
     found = f"a Loss with the count {loss.count!r}" if isinstance(loss, Loss) else type(loss).__name__
     hint = "return Loss(sum, count), both of them tensors"
     raise SeqlabError(f"forward returned {found}", where=type(objective).__name__, hint=hint)
@@ -62,6 +66,10 @@ class Objective(nn.Module, ABC):
     """
 
     Settings: ClassVar[type[PartSettings]]
+    body_type: ClassVar[type[nn.Module]] = nn.Module
+    """What the body must be; `build` refuses any other with the names of those that fit."""
+    head_type: ClassVar[type[nn.Module] | None] = None
+    """What the task's head must be; None if the objective accepts any, or none."""
     body: nn.Module
     progress: float = 0.0
     """The share of training that is done, set by the trainer before every step and used by `pace`."""

@@ -102,6 +102,8 @@ class Tags(Objective):
                 raise ValueError("'first' and 'last' need crf: false, since a CRF scores whole sentences")
             return self
 
+    body_type = Encoder
+    head_type = TagScores
     body: Encoder
     settings: TagsSettings
 

@@ -20,6 +20,7 @@ from seqlab.runs.ancestry import reads
 from seqlab.runs.preparation import Prepared, memory_for_steps, prepare
 from seqlab.training.distributed import Ranks
 from seqlab.training.evaluation import evaluate
+from seqlab.training.measuring import figures
 from seqlab.training.trainer import Silence, Trainer
 
 BY_HEART = 60
@@ -93,6 +94,7 @@ def _first_loss(prepared: Prepared, trial: Trainer) -> CheckupLine:
     """
     totals = evaluate(trial.objective, prepared.valid_split, trial.settings.batch_size, trial.device)
     loss = totals["sum"] / totals["count"]
+    figures(prepared.task, totals, prepared.valid_split)  # a mistake in the task's metrics is found here
     vocabulary = prepared.task.sizes.get("vocab_size")
     if vocabulary is None or not isinstance(prepared.objective.body, LanguageModel):
         return CheckupLine("first loss", f"{loss:.3f}", "before any step", math.isfinite(loss))

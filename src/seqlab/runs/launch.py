@@ -144,6 +144,7 @@ UNBEGUN = {LOCK, "tokenizer", "model.yaml", MANIFEST, f".draft-{MANIFEST}", ".dr
 
 def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     """Create the run folder. The recipe is written last: a folder without it is not a run."""
+    learnt = {name: _plain(getattr(task, name), task, name) for name in ("sizes", "memory")}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder, UNBEGUN)
@@ -151,8 +152,7 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
             task.tokenizer.save(folder / "tokenizer")
         alone = {
             "model": recipe.to_dict()["model"],
-            "sizes": task.sizes,
-            "memory": task.memory(),
+            **learnt,
             "tokenizer": None if task.tokenizer is None else task.tokenizer.fingerprint,
         }
         (folder / "model.yaml").write_text(yaml.safe_dump(alone, sort_keys=False), encoding="utf-8")
@@ -163,6 +163,18 @@ def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
         clear(folder)
         what = f"cannot write here ({error.strerror})"
         raise RunError(what, where=str(folder), hint="choose another --out, or free disk space") from None
+
+
+def _plain(given: Any, task: Task, name: str) -> Any:
+    """Return what a task must keep in a run folder, or raise an error if YAML cannot hold it."""
+    given = given() if callable(given) else given
+    try:
+        yaml.safe_dump(given)
+    except yaml.YAMLError as error:
+        what = f"{name} holds what YAML cannot: {error.args[-1]!r:.60}"
+        hint = "return numbers, texts, lists and dicts of Python"
+        raise RunError(what, where=type(task).__name__, hint=hint) from None
+    return given
 
 
 def clear(folder: Path, names: Collection[str] | None = None) -> None:

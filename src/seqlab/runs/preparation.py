@@ -30,7 +30,8 @@ from seqlab.data.records import Record
 from seqlab.decoding.choose import Sample
 from seqlab.decoding.generate import generate
 from seqlab.decoding.logits import Temperature
-from seqlab.errors import RecipeError, memory_for
+from seqlab.errors import RecipeError, caution, memory_for
+from seqlab.metrics.judging import check_metrics
 from seqlab.models.encoder import Encoder
 from seqlab.models.language_model import LanguageModel
 from seqlab.objectives.objective import Objective
@@ -39,7 +40,8 @@ from seqlab.runs.ancestry import reads, record, trained_by
 from seqlab.runs.run import restored_task, run_recipe
 from seqlab.runs.transfer import begin, borrowed, freeze, sources, tokenizer_of
 from seqlab.tasks.abilities import Writes
-from seqlab.tasks.task import Task
+from seqlab.tasks.answering import answers_of
+from seqlab.tasks.task import Task, is_task, split_of
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
@@ -180,7 +182,7 @@ class Prepared:
         """Answer the first held-out examples, with a model that answers with texts."""
         device = next(objective.parameters()).device
         batch = Batch(self.valid_split.batch(np.arange(len(few)), Key(0, 0)), records=few)
-        answers = cast(Writes, self.task).answers(objective, batch.to(device))
+        answers = answers_of(self.task, objective, batch.to(device))
         return [f"{' '.join(one['text'].split())} → {one['answer']}" for one in answers]
 
 
@@ -207,13 +209,15 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         notes = {**noted, **record(ancestors)}
         kind = registry.find("task", recipe.task.kind)
         if not inits:
-            task = cast(Task, kind.prepare(recipe))
+            task = is_task(kind.prepare(recipe), kind, "prepare")
         else:
             recipe, tokenizer = tokenizer_of(inits, recipe)
             watcher.said(f"using the tokenizer of {inits[0].run}")
-            task = cast(Task, kind.prepare(recipe, tokenizer))
+            task = is_task(kind.prepare(recipe, tokenizer), kind, "prepare")
     else:
         inits, runs, task = [], {}, restored_task(load_from, recipe)
+    if isinstance(task, Writes):
+        check_metrics([*task.judges, *({task.metric} - {*task.judges, "loss"})])
     objective = build(recipe, task)
     loaded = [begin(objective, init, recipe.model) for init in inits]
     found = {name for one in loaded for name in one.found}
@@ -231,8 +235,9 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         raise RecipeError(what, where="model.kind", hint=hint)
     if vectors := getattr(recipe.model, "vectors", None):
         watcher.said(start_from_vectors(cast(nn.Embedding, objective.body.embedding), vectors, task.tokenizer))
-    train_split = task.split(recipe.data, "train", training=True)
-    valid_split = task.split(recipe.data, "valid", training=False)
+    train_split = split_of(task, recipe.data, "train", training=True)
+    valid_split = split_of(task, recipe.data, "valid", training=False)
+    _check_held_out(recipe, task, valid_split)
     for split in (train_split, valid_split):
         _check_lengths(objective.body, split)
     prepared = Prepared(recipe, task, objective, train_split, valid_split, {**notes, **taken(runs)})
@@ -247,6 +252,17 @@ def _check_lengths(body: nn.Module, split: Split) -> None:
     if limit is not None and isinstance(split, Examples) and (longest := max(split.lengths, default=0)) > limit:
         what = f"an example has {longest:,} tokens, but the model has {limit:,} positions"
         raise RecipeError(what, where="model.position.length", hint="raise it, or shorten the texts")
+
+
+def _check_held_out(recipe: Recipe, task: Task, split: Split) -> None:
+    """Warn if a task of one's own reads other held-out records than it declares: their roles or answers differ."""
+    asked = task.reads(recipe) if registry.is_own(type(task)) else None
+    chosen = held_out(asked) if isinstance(asked, Asked) else None
+    if chosen is not None and chosen.by == "document" and isinstance(split, Examples) and chosen.held != len(split):
+        caution(
+            f"{type(task).__name__}: {chosen.held:,} records are held out by what reads() declares, and split() has "
+            f"{len(split):,} examples; unless it leaves some out, give both the same roles and answers"
+        )
 
 
 def taken(runs: Mapping[str, str]) -> dict[str, str]:

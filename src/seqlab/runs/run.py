@@ -9,11 +9,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 import yaml
 
 from seqlab import registry
@@ -40,9 +43,9 @@ from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.recipe_tree import RecipeTree, to_yaml
 from seqlab.runs.ancestry import reads, trained
 from seqlab.tasks.abilities import Answers, Forecasts, Writes
-from seqlab.tasks.answering import each_example
+from seqlab.tasks.answering import answers_of, each_example, each_row
 from seqlab.tasks.outcomes import Examinable, Outcome
-from seqlab.tasks.task import Prompts, Task, unknown_tokens
+from seqlab.tasks.task import Prompts, Task, is_split, is_task, split_of, unknown_tokens
 from seqlab.tokenizers import TextStream, Tokenizer, load_tokenizer
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.evaluation import evaluate
@@ -149,7 +152,8 @@ class Run:
             raise RunError(what, where=str(self.folder), hint=hint)
         recipe = self.recipe if scramble is None else self.recipe.changed({"data.scramble": scramble})
         split = self.held_out(data, recipe.data)
-        totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
+        with self._repeatable() as drawn:
+            totals = evaluate(self.objective, split, batch_size or self.recipe.training.batch_size, self.device)
         noise = {"scramble": recipe.data.scramble} if recipe.data.scramble else {}
         signature = {**self.task.signature(split), **noise, **self._caution, **self.measured_on(data)}
         figures: dict[str, Any] = figures_of(self.task, totals, split)
@@ -157,7 +161,7 @@ class Run:
         notes: list[str] = [note for note in known if note]
         for note in notes:
             caution(note)
-        notes = [*self.notes, *notes]  # the former were raised before
+        notes = [*self.notes, *notes, *drawn]  # the first were raised before
         if isinstance(self.task, Writes) and (judges := self.task.judges if metrics is None else metrics):
             references = [[one] for one in self.task.references(split)]
             answers = list(self.answers(split, batch_size))
@@ -172,6 +176,17 @@ class Run:
             if lengths:
                 figures["by_length"] = by_length(judged, self.task.source_lengths(split))
         return {**figures, "step": self.step, **({"notes": notes} if notes else {}), "signature": signature}
+
+    @contextmanager
+    def _repeatable(self) -> Iterator[list[str]]:
+        """Warn if a model draws random numbers: its figures and texts then differ from call to call."""
+        before, said = torch.get_rng_state(), list[str]()
+        yield said
+        if not torch.equal(before, torch.get_rng_state()):
+            own = dict.fromkeys(type(part).__name__ for part in self.objective.modules() if registry.is_own(type(part)))
+            what = f"{' or '.join(own) or 'the model'} draws random numbers: figures and texts differ from call to call"
+            said.append(f"{what}; draw them in training only (if self.training: ...)")
+            caution(said[0])
 
     def measured_on(self, data: str | Sequence[str] | None = None) -> dict[str, str]:
         """Return notes about the held-out data, or about other files.
@@ -203,7 +218,7 @@ class Run:
             hint = "leave out --errors, or give the task a method outcomes(objective, batch)"
             raise RunError("its task does not report the outcome of each example", where=str(self.folder), hint=hint)
         task, objective = self.task, self.answering
-        return self._each(cast(Examples, split), batch_size, lambda batch: list(task.outcomes(objective, batch)))
+        return self._each(cast(Examples, split), batch_size, lambda batch: each_row(task, "outcomes", objective, batch))
 
     @property
     def _caution(self) -> dict[str, str]:
@@ -222,7 +237,7 @@ class Run:
             settings = settings.model_copy(update={"valid": data if isinstance(data, str) else list(data)})
         elif not settings.train and settings.valid is None:
             raise RunError("was not trained here and has no held-out data", where=str(self.folder), hint="give --data")
-        return self.task.split(settings, "valid", training=False)
+        return split_of(self.task, settings, "valid", training=False)
 
     def stream(
         self,
@@ -239,7 +254,10 @@ class Run:
         choose = choose or self.choose(seed)
         stop = frozenset({tokenizer.end_id})
         limit = self.recipe.decoding.tokens if tokens is None else tokens
-        for step in generate(self.decoder, asked.tokens, choose, limit, stop, asked.source):
+        steps = generate(self.decoder, asked.tokens, choose, limit, stop, asked.source)
+        with self._repeatable():  # only the first step: the caller may draw numbers between two of them
+            first = list(islice(steps, 1))
+        for step in chain(first, steps):
             for token in step:
                 if token.id not in stop:
                     yield token.row, texts[token.row].push(token.id)
@@ -300,7 +318,8 @@ class Run:
 
             # as trained, not packed for decoding: a single sequence has no neighbours to depend on in either form, and
             # a recurrent net reads a long one far faster with its fused kernels
-            found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
+            with self._repeatable():
+                found = score(self.model, sequences, end, getattr(self.recipe.task, "window", None), scored)
         if unknown is None:
             return found
         return [replace(one, unknown=ids.count(unknown)) for one, ids in zip(found, sequences, strict=True)]
@@ -325,7 +344,7 @@ class Run:
         update: dict[str, Any] = {"valid": data if isinstance(data, str) else list(data)}
         if lines:
             update |= {"format": "txt", "documents": "line"}
-        split = task.asked(self.recipe.data.model_copy(update=update))
+        split = is_split(task.asked(self.recipe.data.model_copy(update=update)), task, "asked")
         if split.note:
             caution(split.note)
         return self.answers(split, batch_size, task)
@@ -339,7 +358,7 @@ class Run:
         task = task or self._answers
 
         def ask(batch: Batch) -> list[Answer]:
-            answers = task.answers(self.answering, batch)
+            answers = answers_of(task, self.answering, batch)
             counts = [] if tokenizer is None else unknown_tokens(tokenizer, batch)
             unknown = [{"unknown": count} for count in counts] or [{}] * len(answers)
             each = zip(batch.records, answers, unknown, strict=True)
@@ -490,8 +509,8 @@ def restored_task(folder: Path, recipe: Recipe) -> Task:
     if expected is not None and (tokenizer is None or tokenizer.fingerprint != expected):
         hint = "put back the one that the run was trained with"
         raise RunError("this tokenizer does not belong to the run", where=str(folder / "tokenizer"), hint=hint)
-    task: Task = registry.find("task", recipe.task.kind).restore(recipe, tokenizer, memory)
-    return task
+    kind = registry.find("task", recipe.task.kind)
+    return is_task(kind.restore(recipe, tokenizer, memory), kind, "restore")
 
 
 def load_tokenizer_of(folder: Path, recipe: Recipe) -> Tokenizer | None:
@@ -520,6 +539,8 @@ def use_code(path: str | os.PathLike[str]) -> dict[str, str]:
         finally:
             _running.discard(digest)
         _imported[file.resolve()] = digest
+        if not registry.own_names():
+            caution(f"{file.name} registers no class: end it with seqlab.register(family, name, cls)")
     return {"code": file.name, "code_sha256": digest}
 
 
@@ -550,6 +571,22 @@ def _execute(file: Path) -> None:
         sys.path.remove(str(place.parent))
 
 
+def place_in_own_code(error: BaseException) -> str | None:
+    """Return the place in a user's files that an error comes out of: the file and line, or the class.
+
+    None if neither a file given as `code`, nor one that it imports from its folder, nor a class of theirs was running.
+    """
+    folders, place = {file.parent for file in _imported}, None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file, own = Path(frame.f_code.co_filename), type(frame.f_locals.get("self"))
+        if file in _imported or (file.parent in folders and "seqlab" not in frame.f_globals.get("__name__", "")):
+            place = f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}, line {line}"
+        elif registry.is_own(own) and (place is None or "line" not in place):
+            place = f"class {own.__name__}"
+    called = (cls.__name__ for cls in registry.own_classes() if f"{cls.__qualname__}." in str(error))
+    return place or next((f"class {name}" for name in called), None)  # a method with other arguments than expected
+
+
 def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     """Check that a run trained with custom code is given that code; a run folder never contains code.
 
@@ -564,12 +601,21 @@ def _needs_code(folder: Path, code: str | os.PathLike[str] | None) -> None:
     if given is None:
         what = f"was trained with custom code ({known.get('code')}, sha256 {str(expected)[:12]}…)"
         raise RunError(what, where=str(folder), hint="give the same file with --code")
-    versions = f"sha256 {str(expected)[:12]}… then, {given[:12]}… now"
-    raise RunError(
-        f"was trained with another version of {known.get('code')} ({versions})",
-        where=str(folder),
-        hint=f"put that version back, or accept the new one: seqlab accept {folder} --code {code}",
+    name, other, versions = (
+        known.get("code"),
+        Path(str(code)).name,
+        f"sha256 {str(expected)[:12]}… then, {given[:12]}… now",
     )
+    what, hint = (
+        f"was trained with another version of {name} ({versions})",
+        "put that version back, or accept the new one",
+    )
+    if other != name:
+        what, hint = (
+            f"was trained with {name}, and {other} is another file ({versions})",
+            f"give {name}, or accept {other}",
+        )
+    raise RunError(what, where=str(folder), hint=f"{hint}: seqlab accept {folder} --code {code}")
 
 
 def accept_code(folder: Path, code: str | os.PathLike[str]) -> dict[str, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
+import torch
 from torch import nn
 
 from seqlab import registry
 from seqlab.data.batching.batches import Batch, Split
 from seqlab.data.formats.contents import Asked
 from seqlab.data.reading.series_splits import AskedSeries
-from seqlab.errors import RunError
+from seqlab.errors import RecipeError, RunError
 from seqlab.metrics.metric import Better
 from seqlab.recipe import DataSettings, PartSettings, Recipe
 from seqlab.tokenizers import Tokenizer
@@ -31,13 +32,43 @@ class Prompts:
 
 
 def unknown_tokens(tokenizer: Tokenizer, batch: Batch) -> list[int]:
-    """Count the input tokens of each row that are not in the vocabulary."""
-    prefix = "source." if "source.tokens" in batch else ""
-    tokens, mask = batch[f"{prefix}tokens"], batch[f"{prefix}mask"]
-    if tokenizer.unknown_id is None:
-        return [0] * len(tokens)
-    counts: list[int] = ((tokens == tokenizer.unknown_id) & mask).sum(1).tolist()
+    """Count the input tokens of each row that are not in the vocabulary; [] if a batch has no tokens.
+
+    Whatever is called `tokens` or `NAME.tokens` is input, except beside `source.tokens`, which is then all of it.
+    """
+    named = ["source.tokens"] if "source.tokens" in batch else [one for one in batch if one.split(".")[-1] == "tokens"]
+    unknown = -1 if tokenizer.unknown_id is None else tokenizer.unknown_id  # no token is -1
+    found = []
+    for name in named:
+        mask = batch.get(f"{name.removesuffix('tokens')}mask")
+        hits = batch[name] == unknown
+        found.append((hits if mask is None else hits & mask).flatten(1).sum(1))
+    counts: list[int] = torch.stack(found).sum(0).tolist() if found else []
     return counts
+
+
+def is_task(made: object, kind: type, method: str) -> Task:
+    """Return the task that a method of a class made, or raise an error if it is none."""
+    if isinstance(made, Task):
+        return made
+    what = f"{method}() returned {type(made).__name__}"
+    raise RecipeError(what, where=kind.__name__, hint="return the task: return cls(...)")
+
+
+def is_split(made: object, task: object, method: str) -> Split:
+    """Return the examples that a method of a task made, or raise an error if they are none."""
+    if all(callable(getattr(made, name, None)) for name in ("order", "batch", "__len__")):
+        return cast(Split, made)
+    what, hint = (
+        f"{method}() returned {type(made).__name__}",
+        "return examples, such as an object of a class of Examples",
+    )
+    raise RecipeError(what, where=type(task).__name__, hint=hint)
+
+
+def split_of(task: Task, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Split:
+    """Return the examples of a split of a task, checked."""
+    return is_split(task.split(data, which, training=training), task, "split")
 
 
 class Task(ABC):

@@ -21,7 +21,7 @@ from seqlab.data.reading.readers import as_given, read
 from seqlab.data.records import Record
 from seqlab.errors import RecipeError
 from seqlab.models.encoder import Encoder
-from seqlab.nn.dropout import Dropout
+from seqlab.nn.summary import NodeHead
 from seqlab.objectives.classes import NodeClasses
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import DataSettings, PartSettings, Recipe
@@ -101,8 +101,8 @@ class TreeClassification(Task, Answers):
         """Not `vocab_size`: models of sequences cannot read trees, nor models of trees sequences."""
         return {"leaf_vocab_size": self.tokenizer.vocab_size}
 
-    def head(self, body: nn.Module) -> nn.Module:
-        return nn.Sequential(Dropout(self.settings.dropout), nn.Linear(cast(Encoder, body).width, len(self.labels)))
+    def head(self, body: nn.Module) -> NodeHead:
+        return NodeHead(self.settings.dropout, cast(Encoder, body).width, len(self.labels))
 
     def split(self, data: DataSettings, which: Literal["train", "valid"], training: bool) -> Trees:
         numbers = {label: number for number, label in enumerate(self.labels)}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
+
 import torch
 
 from seqlab.data.batching.batches import Split
@@ -25,12 +28,25 @@ def measured(
 
 def figures(task: Task, totals: Totals, split: Split) -> dict[str, float]:
     """Return the metrics of a task, or raise an error if one that is needed is missing."""
-    found, name = task.metrics(totals, split), type(task).__name__
+    found, name = _numbers(task.metrics(totals, split), task), type(task).__name__
     needed = ["loss"] if isinstance(task, Writes) else ["loss", task.metric]
     if missing := [one for one in needed if one not in found]:
         hint = f"add it; there are {', '.join(map(repr, found))}"
         raise SeqlabError(f"metrics() does not return {missing[0]!r}", where=name, hint=hint)
     return found
+
+
+def _numbers(found: object, task: Task) -> dict[str, float]:
+    """Return metrics as numbers of Python, which can be logged."""
+    where = type(task).__name__
+    if not isinstance(found, Mapping):
+        hint = "return a dict of numbers: {'loss': ...}"
+        raise SeqlabError(f"metrics() returned {type(found).__name__}", where=where, hint=hint)
+    for name, value in found.items():
+        if not isinstance(value, Real):
+            what = f"metrics() returned {value!r:.40} ({type(value).__name__}) as {name!r}"
+            raise SeqlabError(what, where=where, hint="return a number, such as float(...)")
+    return {name: value if isinstance(value, int | float) else float(value) for name, value in found.items()}
 
 
 @torch.no_grad()

@@ -349,9 +349,11 @@ class Trainer:
         self.clock += time.perf_counter() - start  # tokens/s counts training only
         self.watcher.evaluated(own.step, metrics)
         value, higher = metrics[self.task.metric], self.task.better == "higher"
-        if math.isnan(value):
-            value = -math.inf if higher else math.inf
-        better = own.best is None or (value > own.best["value"] if higher else value < own.best["value"])
+        if not math.isfinite(value):
+            self.watcher.said(f"'{self.task.metric}' is {value} at step {own.step}: not taken for the best checkpoint")
+        better = math.isfinite(value) and (
+            own.best is None or (value > own.best["value"] if higher else value < own.best["value"])
+        )
         if better:
             own.best = {"step": own.step, "value": value}
         own.stale = 0 if better else own.stale + 1

@@ -13,6 +13,13 @@ from torch import Tensor
 from seqlab.data.batching.order import Indices, Order, Sequential, Shuffled
 from seqlab.data.randomness import Key
 from seqlab.data.records import Record
+from seqlab.errors import SeqlabError
+
+
+class NoTensor(SeqlabError, KeyError):
+    """A model or an objective reads a tensor that the batches of a task lack."""
+
+    __str__ = SeqlabError.__str__
 
 
 class Batch(dict[str, Tensor]):
@@ -27,6 +34,10 @@ class Batch(dict[str, Tensor]):
     ) -> None:
         super().__init__(tensors or {}, **named)
         self.records = records or getattr(tensors, "records", ())
+
+    def __missing__(self, name: str) -> Tensor:
+        hint = "choose an objective.kind and a model.kind that fit the task, or add it in the task's split"
+        raise NoTensor(f"a batch of this task has no '{name}' (it has {', '.join(self)})", hint=hint)
 
     def to(self, device: torch.device) -> Batch:
         moved = {name: tensor.to(device, non_blocking=True) for name, tensor in self.items()}
