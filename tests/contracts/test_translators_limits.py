@@ -19,12 +19,12 @@ EVERY = pytest.mark.parametrize("name", BUILDERS)
 @EVERY
 def test_a_short_source_beside_a_very_long_one(name):
     """It is translated as if it were alone, and so are sources on both sides of 192 positions, where the library
-    begins to split sums."""
+    begins to split sums. (Without a compiler, it reads keys of all sources in one product: equal up to rounding.)"""
     source, model, beam = some_sources([3, 2000, 1, 130, 200]), packed(shipped(name)), Beam(2, 0.6)
     together = beam_search(model, [[0]] * 5, beam, 6, STOP, source)
     for row in (0, 2, 3, 4):
         (alone,) = beam_search(model, [[0]], beam, 6, STOP, row_of(source, row))
-        assert_same(together[row], alone, name)
+        assert_same(together[row], alone, name, long=True)
     assert all(-100 < one.log_probability < 0 for one in together[1])
 
 
