@@ -25,7 +25,9 @@ from seqlab.errors import RecipeError, SeqlabError
 from seqlab.fusion.loop import maps
 from seqlab.native import compiler
 from seqlab.native.compiler import processor_name
+from seqlab.native.multiply import library as products
 from seqlab.training.compiling import need_compiler
+from seqlab.training.routing import compiled_from
 
 PACKAGES = (
     *(
@@ -184,11 +186,26 @@ def cache() -> dict[str, Any]:
 
 def paths(device: torch.device, native: dict[str, Any]) -> list[dict[str, Any]]:
     """Report how things are computed on a device; `slow` if the user can change that as `advice` says."""
-    return [_training(device, native), _decoding(device, native), _compile(device), *_graphics(), *_precision(device)]
+    return [
+        _linear_maps(device),
+        _training(device, native),
+        _decoding(device, native),
+        _compile(device),
+        *_graphics(),
+        *_precision(device),
+    ]
 
 
 def _path(what: str, how: str, advice: str = "") -> dict[str, Any]:
     return {"what": what, "how": how, "slow": bool(advice), "advice": advice}
+
+
+def _linear_maps(device: torch.device) -> dict[str, Any]:
+    what = "training linear maps"
+    found = compiled_from("auto", device)
+    if found is not None:
+        return _path(what, f"by compiled kernels from {found:,} multiplications on, below that by torch (measured)")
+    return _path(what, "by torch", _install() if device.type == "cpu" and products() is None else "")
 
 
 def _training(device: torch.device, native: dict[str, Any]) -> dict[str, Any]:
