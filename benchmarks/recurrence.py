@@ -25,6 +25,7 @@ from seqlab.fusion import loop as loop_over_time
 from seqlab.nn.cells import LSTM, Cell
 from seqlab.nn.recording import remarks
 from seqlab.nn.recurrent import Recurrent
+from seqlab.training.routing import compiled_from, route
 
 SHAPES = [(35, 20, 200, 200), (35, 20, 650, 650), (50, 64, 256, 512)]
 
@@ -72,6 +73,7 @@ def compare(name: str, shape: tuple[int, int, int, int], repeats: int) -> str:
     torch.manual_seed(0)
     cls = OwnCell if name == "own" else registry.find("cell", name)
     net, lstm, gru = Recurrent([cls(D, H, cls.Settings(kind=name))]), nn.LSTM(D, H), nn.GRU(D, H)
+    route(net, compiled_from("auto", torch.device("cpu")))  # as a training does
     x = torch.randn(T, B, D, requires_grad=True)
     runs = {
         "ours": lambda: net(x.transpose(0, 1), net.start(B, x))[0],
@@ -103,6 +105,7 @@ def parts(repeats: int) -> None:
     torch.manual_seed(0)
     cell = LSTM(D, H)
     net, x = Recurrent([cell]), torch.randn(B, T, D, requires_grad=True)
+    route(net, compiled_from("auto", torch.device("cpu")))
     turns: dict[str, list[float]] = {"trace": [], "_call": [], "_collected": []}
 
     def timed(name: str) -> Callable[..., object]:

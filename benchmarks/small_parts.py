@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.nn.activations import activated
+from seqlab.nn.attention_product import attention
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.likelihood import softmax_losses
 
@@ -49,6 +51,15 @@ def main() -> None:
                     F.linear(h, w), t, reduction="none", label_smoothing=s
                 ),
             )
+    qkv = torch.randn(8, 256, 3 * 6, 64, requires_grad=True)
+    q, k, v = qkv.transpose(1, 2).split(6, 1)
+    compare(
+        "causal attention, batch 8, 6 heads of 64, 256 positions",
+        lambda: attention(q, k, v, None, True, None),
+        lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    )
+    x = torch.randn(2048, 1536, requires_grad=True)
+    compare("gelu of 3,145,728 numbers", lambda: activated(x, "gelu", 0), lambda: F.gelu(x, approximate="tanh"))
     x = torch.randn(128, 16, 128, requires_grad=True)
     own, library = Dropout(0.3), nn.Dropout(0.3)
     compare("dropout of 262,144 numbers", lambda: own(x), lambda: library(x))

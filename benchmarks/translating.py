@@ -37,6 +37,7 @@ from seqlab.recipe import Recipe, part_settings
 from seqlab.recipe_tree import RecipeTree
 from seqlab.runs.launch import train
 from seqlab.runs.run import Run, load
+from seqlab.training.routing import compiled_from, route
 
 VOCAB, WIDTH, HIDDEN, DEPTH, HEADS = 32_000, 512, 2048, 6, 8
 SOURCE = TARGET = 24
@@ -203,6 +204,7 @@ def train_step(loss: Callable[[], torch.Tensor], model: nn.Module) -> Callable[[
 
 def training(theirs: transformers.MarianMTModel, rows: int, pairs: int) -> None:
     model, theirs = our_model(theirs).train(), theirs.train()
+    route(model, compiled_from("auto", torch.device("cpu")))  # as in a run
     source, target = torch.randint(1, PAD, (rows, SOURCE)), torch.randint(1, PAD, (rows, TARGET))
     begun = torch.cat([torch.full((rows, 1), PAD), target[:, :-1]], 1)
     real = torch.ones_like(source, dtype=torch.bool)

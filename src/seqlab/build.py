@@ -17,13 +17,17 @@ from seqlab.nn.adapters import add_adapters, linear_maps
 from seqlab.objectives.objective import Objective
 from seqlab.recipe import AdapterSettings, PartSettings, Recipe, models_in
 from seqlab.tasks.task import Task
+from seqlab.training.routing import route
 
 
 def build(recipe: Recipe, task: Task) -> Objective:
     """Return the objective and its model on the CPU, with weights initialised from the seed."""
     with torch.random.fork_rng(devices=[]):  # leave the caller's random state unchanged
         torch.manual_seed(recipe.training.seed)
-        return _build(recipe, task)
+        objective = _build(recipe, task)
+    recorded = recipe.environment.get("compiled_from")
+    route(objective, recorded if isinstance(recorded, int) else None)
+    return objective
 
 
 def _build(recipe: Recipe, task: Task) -> Objective:

@@ -163,6 +163,10 @@ class TrainingSettings(Settings):
     """Number of evaluations without improvement after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the forward and backward pass; weights and optimizer states are always float32."""
+    products: Literal["auto", "torch", "compiled"] = "auto"
+    """What computes linear maps on the CPU in float32: torch, kernels compiled for this machine, or whichever was
+    measured to be faster for a map's size. They round differently. The run records the choice, and keeps it when it is
+    resumed."""
     compile: bool = False
     """Whether to use torch.compile: faster steps after some seconds of compilation, with slightly different rounding.
     Needs a C++ compiler."""

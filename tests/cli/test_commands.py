@@ -354,7 +354,9 @@ def test_compare(seqlab, here, text):
     again = seqlab("compare", "lm/ngram", "lm/lstm", *keys, "--json")  # what is finished is taken as it is
     found = json.loads(again.out)
     assert again.err == ""
-    assert [row["name"] for row in found["table"]] == ["lm-ngram", "lm-lstm"]
+    assert {row["name"] for row in found["table"]} == {"lm-ngram", "lm-lstm"}
+    figures = [row["value"] for row in found["table"]]
+    assert figures == sorted(figures)
     assert {(one["name"], one["seed"]) for one in found["runs"]} == {
         (name, seed) for name in ("lm-ngram", "lm-lstm") for seed in (0, 1)
     }

@@ -46,7 +46,9 @@ def recipe(folder: Path, reading: str, model: dict[str, Any] | None = None, **tr
             "tokenizer": "character",
             "model": MODELS[reading] | (model or {}),
             "objective": "next-token",
-            "training": {"steps": 40, "batch_size": 10, "learning_rate": 0.01} | grid | training,
+            "training": {"steps": 40, "batch_size": 10, "learning_rate": 0.01, "products": "compiled"}
+            | grid
+            | training,
             "decoding": {"tokens": 12},
         }
     )

@@ -32,6 +32,7 @@ from seqlab.nn.blocks import Block, FeedForward, GatedFeedForward
 from seqlab.nn.cells import Cell, CellState
 from seqlab.nn.embedding import TokenEmbedding
 from seqlab.nn.fused import Fused
+from seqlab.nn.linear_map import is_plain
 from seqlab.nn.output import Softmax
 from seqlab.nn.recording import note, unobserved
 from seqlab.nn.recurrent import Recurrent
@@ -105,7 +106,7 @@ def _pack(parent: nn.Module, linear: Linear) -> None:
         if _calls_sigmoid(parent):
             parent.step = partial(_steadily, parent.step)  # type: ignore[method-assign]
     for name, child in parent.named_children():
-        if type(child) in (nn.Linear, Fused):
+        if is_plain(child) or type(child) is Fused:
             assert isinstance(child, nn.Linear)
             bias = _released_bias(parent) if isinstance(parent, Softmax) else child.bias
             setattr(parent, name, linear(child.weight, bias))

@@ -6,8 +6,6 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -26,7 +24,10 @@ from seqlab.decoding.packing import LibraryLinear, packed
 from seqlab.errors import RecipeError, SeqlabError
 from seqlab.fusion.loop import maps
 from seqlab.native import compiler
+from seqlab.native.compiler import processor_name
+from seqlab.native.multiply import library as products
 from seqlab.training.compiling import need_compiler
+from seqlab.training.routing import compiled_from
 
 PACKAGES = (
     *(
@@ -89,24 +90,12 @@ def system() -> dict[str, Any]:
 def processor() -> dict[str, Any]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "name": _processor_name(),
+        "name": processor_name(),
         "cores": os.cpu_count(),
         "usable_cores": usable,
         "threads": torch.get_num_threads(),
         "torch_instructions": torch.backends.cpu.get_cpu_capability(),
     }
-
-
-def _processor_name() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.lower().startswith("model name"):
-                return line.partition(":")[2].strip()
-    with suppress(OSError, subprocess.SubprocessError):
-        if sys.platform == "darwin":
-            command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-            return subprocess.run(command, capture_output=True, check=True, timeout=10, text=True).stdout.strip()
-    return platform.processor() or platform.machine()
 
 
 def memory() -> dict[str, int | None]:
@@ -142,7 +131,7 @@ def devices() -> list[dict[str, Any]]:
             )
     if torch.backends.mps.is_available():
         size = torch.mps.recommended_max_memory()
-        found.append({"device": "mps", "name": _processor_name(), "bytes": size})
+        found.append({"device": "mps", "name": processor_name(), "bytes": size})
     return found
 
 
@@ -197,11 +186,26 @@ def cache() -> dict[str, Any]:
 
 def paths(device: torch.device, native: dict[str, Any]) -> list[dict[str, Any]]:
     """Report how things are computed on a device; `slow` if the user can change that as `advice` says."""
-    return [_training(device, native), _decoding(device, native), _compile(device), *_graphics(), *_precision(device)]
+    return [
+        _linear_maps(device),
+        _training(device, native),
+        _decoding(device, native),
+        _compile(device),
+        *_graphics(),
+        *_precision(device),
+    ]
 
 
 def _path(what: str, how: str, advice: str = "") -> dict[str, Any]:
     return {"what": what, "how": how, "slow": bool(advice), "advice": advice}
+
+
+def _linear_maps(device: torch.device) -> dict[str, Any]:
+    what = "training linear maps"
+    found = compiled_from("auto", device)
+    if found is not None:
+        return _path(what, f"by compiled kernels from {found:,} multiplications on, below that by torch (measured)")
+    return _path(what, "by torch", _install() if device.type == "cpu" and products() is None else "")
 
 
 def _training(device: torch.device, native: dict[str, Any]) -> dict[str, Any]:

@@ -21,13 +21,19 @@ from seqlab.fusion.trace import NotFused, Trace, trace
 from seqlab.native import compiler
 from seqlab.native.compiler import compiled
 from seqlab.native.linear import Map
+from seqlab.native.multiply import multiplied
 
 NUMBERS = {torch.float32: "float", torch.float64: "double"}
 Step = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 
 
 def fused(
-    step: Step, steps: Sequence[Tensor], states: Sequence[Tensor], rows: Sequence[Tensor], reverse: bool = False
+    step: Step,
+    steps: Sequence[Tensor],
+    states: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    reverse: bool = False,
+    compiled_from: int | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Repeat step(inputs, states, rows) → states; return the first state after each step (T, B, H) and the last states.
 
@@ -52,7 +58,7 @@ def fused(
         raise NotFused("the C++ compiler failed")
     counts = [len(group) for group in (steps, states, rows, seen.vectors)]
     tensors = [*steps, *states, *rows, *seen.vectors, *seen.matrices]
-    outputs, *last = _Loop.apply(program, code, counts, reverse, *tensors)  # type: ignore[no-untyped-call]
+    outputs, *last = _Loop.apply(program, code, counts, reverse, compiled_from, *tensors)  # type: ignore[no-untyped-call]
     return outputs, tuple(last)
 
 
@@ -95,7 +101,15 @@ class _Call(ctypes.Structure):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, program: Program, code: Any, counts: list[int], reverse: bool, *tensors: Tensor) -> Any:
+    def forward(
+        ctx: Any,
+        program: Program,
+        code: Any,
+        counts: list[int],
+        reverse: bool,
+        compiled_from: int | None,
+        *tensors: Tensor,
+    ) -> Any:
         steps, states, rows, vectors, matrices = _grouped(tensors, counts)
         length, count = (len(steps[0]), len(states[0])) if steps else (0, len(states[0]))
         start, end = (length, 0) if reverse else (0, length)
@@ -113,6 +127,7 @@ class _Loop(torch.autograd.Function):
         _call(code.forward, program, program.forward, call, matrices, reverse)
         kept = [call.memory[program.forward.loaded[node].number] for node in program.saved]
         ctx.program, ctx.code, ctx.counts, ctx.reverse, ctx.length = program, code, counts, reverse, length
+        ctx.compiled_from = compiled_from
         ctx.save_for_backward(*steps, *slots, *rows, *vectors, *matrices, *kept)
         outputs = slots[0][:-1] if reverse else slots[0][1:]
         return outputs, *(slot[end].clone() for slot in slots)
@@ -141,7 +156,7 @@ class _Loop(torch.autograd.Function):
             memory[own.loaded[node].number] = saved
         call = _Memory(own, memory, length, batch, gradient)
         _call(ctx.code.backward, program, own, call, matrices, ctx.reverse)
-        return None, None, None, None, *_collected(ctx, program, call, matrices)
+        return *[None] * 5, *_collected(ctx, program, call, matrices)
 
 
 def _collected(ctx: Any, program: Program, call: _Memory, matrices: list[Tensor]) -> list[Any]:
@@ -163,7 +178,8 @@ def _collected(ctx: Any, program: Program, call: _Memory, matrices: list[Tensor]
     for index, x, buffer in program.deferred:
         if needed[index]:
             inputs = _over_time(program, call, x, ctx)
-            product = torch.mm(call.memory[buffer.number].flatten(0, 1).t(), inputs.flatten(0, 1)).t()
+            gradients = call.memory[buffer.number].flatten(0, 1)
+            product = multiplied(gradients.t(), inputs.flatten(0, 1).t(), ctx.compiled_from).t()
             known = sums[index]
             sums[index] = product if known is None else known + product
     return [*found, *sums]

@@ -10,10 +10,13 @@ import ctypes
 import errno
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -123,6 +126,19 @@ def toolchain() -> Toolchain | None:
 def kept_kernels() -> list[Path]:
     """Return all compiled files in the cache folder."""
     return sorted((cache_folder() / "compiled").glob("*.so"))
+
+
+@cache
+def processor_name() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.lower().startswith("model name"):
+                return line.partition(":")[2].strip()
+    with suppress(OSError, subprocess.SubprocessError):
+        if sys.platform == "darwin":
+            command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+            return subprocess.run(command, capture_output=True, check=True, timeout=10, text=True).stdout.strip()
+    return platform.processor() or platform.machine()
 
 
 @cache

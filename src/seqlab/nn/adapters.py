@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.nn.fused import Fused
+from seqlab.nn.linear_map import is_plain, linear
 from seqlab.nn.part import Part
 
 
@@ -36,13 +37,16 @@ class LowRank(nn.Module):
 class AdaptedLinear(nn.Module):
     """W x + b + s B A x, with the weights of an existing linear map"""
 
+    compiled_from: int | None = None
+    """As in `LinearMap`."""
+
     def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias
         self.adapter = LowRank(linear.in_features, linear.out_features, rank, scale, linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias) + self.adapter(x)  # type: ignore[no-any-return]
+        return linear(x, self.weight, self.bias, self.compiled_from) + self.adapter(x)  # type: ignore[no-any-return]
 
     def merged(self) -> nn.Linear:
         """Return the plain map with the matrix W + s B A."""
@@ -70,7 +74,7 @@ class AdaptedFused(Fused):
             self.adapters[name](x) if name in self.adapters else x.new_zeros(*x.shape[:-1], width)
             for name, width in self.outputs.items()
         ]
-        return F.linear(x, self.weight, self.bias) + torch.cat(changes, -1)
+        return super().forward(x) + torch.cat(changes, -1)
 
     def merged(self) -> Fused:
         apart = self.apart(self.weight.detach().clone())
@@ -113,5 +117,5 @@ def _owned(module: nn.Module, prefix: str) -> Iterator[tuple[nn.Module, str, dic
         for name, child in parent.named_children() if isinstance(parent, Part) else ():
             if type(child) is Fused:
                 yield parent, name, {part: f"{path}.{part}" for part in child.outputs}
-            elif type(child) is nn.Linear:
+            elif is_plain(child):
                 yield parent, name, {name: f"{path}.{name}"}

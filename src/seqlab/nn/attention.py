@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqlab.nn.attention_product import attention, computable
 from seqlab.nn.fused import Fused, named_apart
 from seqlab.nn.normalisers import Normaliser, softmax
 from seqlab.nn.pages import PAGE, Pages
@@ -106,6 +107,9 @@ class DotProduct(Part):
     multiply: Callable[[Tensor, Tensor], Tensor] = staticmethod(torch.matmul)
     """The matrix product. Decoding replaces it by one in which a row's bits do not depend on the other rows."""
 
+    compiled_from: int | None = None
+    """As in `LinearMap`."""
+
     multiple: int = 1
     """The number of queries is padded to a multiple of this. With several threads, the library places the threads'
     buffers side by side, and its products have other bits when a buffer is not aligned to 16 bytes; four queries are
@@ -129,10 +133,13 @@ class DotProduct(Part):
 
         With the `lengths` of sequences (B,) that attend to themselves, a sequence's bits do not depend on the others.
         """
+        dropout = self.dropout if self.training else 0.0
+        plain = self.normalise is softmax and not dropout
+        if plain and computable(q, k, v, mask, causal, self.compiled_from):
+            return attention(q, k, v, mask, causal, self.scale)
         if lengths is not None:
             return self._by_length(q, k, v, mask, causal, lengths)
         if self.normalise is softmax:
-            dropout = self.dropout if self.training else 0.0
             time, grouped = q.shape[2], q.shape[1] != k.shape[1]
             if more := -time % self.multiple:
                 q = F.pad(q, [0, 0, 0, more])

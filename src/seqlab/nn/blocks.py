@@ -5,16 +5,14 @@ B batch · T time · D width
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqlab.errors import RecipeError
+from seqlab.nn.activations import Activation, activated
 from seqlab.nn.attention import Cache, CrossAttention, Places, SelfAttention, Source
 from seqlab.nn.dropout import Dropout
 from seqlab.nn.normalisers import NORMALISERS, NormaliserName
@@ -25,23 +23,11 @@ from seqlab.nn.recording import note
 from seqlab.recipe import Settings
 
 
-def gelu(x: Tensor) -> Tensor:
-    """x (1 + tanh u) / 2 = x σ(2 u) with u = √(2 / π) (x + 0.044715 x³)
-
-    Hendrycks & Gimpel 2016, https://arxiv.org/abs/1606.08415
-    """
-    if torch.compiler.is_compiling():  # the second form: in compiled kernels, exp is four times as fast as tanh
-        scale = 2 * math.sqrt(2 / math.pi)
-        return x * torch.sigmoid(x * (scale + 0.044715 * scale * x * x))
-    return F.gelu(x, approximate="tanh")
-
-
-Activation = Literal["gelu", "relu", "swish"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": torch.relu, "swish": F.silu}
-
-
 class FeedForward(Part):
     """W₂ g(W₁ x), where g is the tanh form of gelu as in GPT, relu as in the 2017 paper, or swish."""
+
+    compiled_from: int | None = None
+    """As in `LinearMap`; the activation follows it."""
 
     def __init__(self, width: int, hidden_width: int, activation: Activation = "gelu", bias: bool = True) -> None:
         super().__init__()
@@ -50,12 +36,15 @@ class FeedForward(Part):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = note(self, "hidden", ACTIVATIONS[self.activation](self.expand(x)))
+        hidden = note(self, "hidden", activated(self.expand(x), self.activation, self.compiled_from))
         return note(self, "output", self.contract(hidden))
 
 
 class GatedFeedForward(Part):
     """W₂ (g(V x) ∘ W₁ x); Shazeer 2020, https://arxiv.org/abs/2002.05202"""
+
+    compiled_from: int | None = None
+    """As in `FeedForward`."""
 
     def __init__(self, width: int, hidden_width: int, activation: Activation = "swish", bias: bool = True) -> None:
         super().__init__()
@@ -65,7 +54,7 @@ class GatedFeedForward(Part):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        gate = note(self, "gate", ACTIVATIONS[self.activation](self.gate(x)))
+        gate = note(self, "gate", activated(self.gate(x), self.activation, self.compiled_from))
         return note(self, "output", self.contract(note(self, "hidden", gate * self.expand(x))))
 
 

@@ -9,14 +9,18 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from seqlab.nn.linear_map import linear
 
 
 class TokenEmbedding(nn.Embedding):
     """E[w] and, with tied weights, also the logits E h (Press & Wolf 2017, https://arxiv.org/abs/1608.05859)."""
 
+    compiled_from: int | None = None
+    """As in `LinearMap`."""
+
     def logits(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.weight)
+        return linear(states, self.weight, None, self.compiled_from)
 
 
 class Conditions(nn.Module):

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqlab.nn.linear_map import LinearMap
 
-class Fused(nn.Linear):
+
+class Fused(LinearMap):
     """[W₁; W₂; ...] x + [b₁; b₂; ...], with output widths by name: {"query": 64, "key": 64, "value": 64}
 
     Its owner holds it under a single name; `named_apart` adds the names of the separate maps.

@@ -15,22 +15,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqlab.native.compiler import compiled
+from seqlab.native.multiply import multiplied
 
 SOURCE = Path(__file__).with_name("softmax.cpp")
 ROWS = 256
 """The number of positions whose logits are held at a time. More are no faster and take more memory."""
 
 
-def softmax_losses(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+def softmax_losses(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float,
+    compiled_from: int | None = None,
+) -> Tensor:
     """(1 − ε) (−log p_target) + ε mean_k (−log p_k), p = softmax(W h + b): (N, D), (V, D), (V,), (N,) → (N,)
 
     On the CPU, gradients are computed along with the losses, so that at most ROWS · V logits are held at a time.
+    `compiled_from` is that of `LinearMap`.
     """
     parts = [states, weight] if bias is None else [states, weight, bias]
     plain = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in parts)
     plain = plain and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
     if plain and torch.is_grad_enabled() and _all_are_tokens(targets, len(states), len(weight)):
-        losses: Tensor = _Losses.apply(states, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+        losses: Tensor = _Losses.apply(states, weight, bias, targets, smoothing, compiled_from)  # type: ignore[no-untyped-call]
         return losses
     return F.cross_entropy(F.linear(states, weight, bias), targets, reduction="none", label_smoothing=smoothing)
 
@@ -48,10 +57,16 @@ class _Losses(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        compiled_from: int | None,
     ) -> Tensor:
-        losses, ctx.gradients = _computed(states, weight, bias, targets, smoothing, None)
-        ctx.smoothing = smoothing
+        losses, ctx.gradients = _computed(states, weight, bias, targets, smoothing, None, compiled_from)
+        ctx.smoothing, ctx.compiled_from = smoothing, compiled_from
         ctx.save_for_backward(states, weight, bias, targets)
         return losses
 
@@ -62,25 +77,32 @@ class _Losses(torch.autograd.Function):
         scale = upstream[0]
         if gradients is None or not bool((upstream == scale).all()):  # positions with different weights
             states, weight, bias, targets = ctx.saved_tensors
-            _, gradients = _computed(states, weight, bias, targets, ctx.smoothing, upstream)
+            _, gradients = _computed(states, weight, bias, targets, ctx.smoothing, upstream, ctx.compiled_from)
         else:
             gradients = [one.mul_(scale) for one in gradients]
         of_states, of_weight, of_bias = gradients
-        return of_states, of_weight, None if ctx.saved_tensors[2] is None else of_bias, None, None
+        return of_states, of_weight, None if ctx.saved_tensors[2] is None else of_bias, None, None, None
 
 
 def _computed(
-    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, scales: Tensor | None
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float,
+    scales: Tensor | None,
+    compiled_from: int | None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Return the losses, and the gradients of states, weight and bias, with each loss multiplied by `scales`."""
     losses, of_states = states.new_empty(len(states)), torch.empty_like(states)
     of_weight, of_bias = torch.empty_like(weight), weight.new_zeros(len(weight))
     for start in range(0, len(states), ROWS):
         rows = slice(start, start + ROWS)
-        slope, own = states[rows] @ weight.t(), None if scales is None else scales[rows].contiguous()
+        own = None if scales is None else scales[rows].contiguous()
+        slope = multiplied(states[rows], weight, compiled_from)
         losses[rows] = slopes(slope, bias, targets[rows], own, smoothing)
-        torch.mm(slope, weight, out=of_states[rows])
-        of_weight.addmm_(slope.t(), states[rows], beta=min(start, 1))  # 0: old contents are not read
+        multiplied(slope, weight.t(), compiled_from, out=of_states[rows])
+        multiplied(slope.t(), states[rows].t(), compiled_from, out=of_weight, add=start > 0)
         if bias is not None:
             of_bias += slope.sum(0)
     return losses, [of_states, of_weight, of_bias]

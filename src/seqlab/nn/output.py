@@ -54,6 +54,9 @@ class Softmax(OutputLayer):
     Press & Wolf 2017, https://arxiv.org/abs/1608.05859
     """
 
+    compiled_from: int | None = None
+    """As in `LinearMap`."""
+
     class Settings(PartSettings):
         tied: bool = True
         """Whether embeddings and output layer share one matrix."""
@@ -78,7 +81,7 @@ class Softmax(OutputLayer):
     def losses(self, states: Tensor, targets: Tensor, embedding: nn.Module | None, smoothing: float = 0.0) -> Tensor:
         if not self.training or states.dim() != 2 or len(states) * self.vocab_size < LARGE:
             return super().losses(states, targets, embedding, smoothing)
-        return softmax_losses(states, self._weight(embedding), self.bias, targets, smoothing)
+        return softmax_losses(states, self._weight(embedding), self.bias, targets, smoothing, self.compiled_from)
 
     def _weight(self, embedding: nn.Module | None) -> Tensor:
         weight = embedding.weight if self.matrix is None else self.matrix.weight  # type: ignore[union-attr]

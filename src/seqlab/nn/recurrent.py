@@ -93,6 +93,8 @@ class Recurrent(nn.Module):
 
     sigmoid = staticmethod(torch.sigmoid)
     """σ of highway gates."""
+    compiled_from: int | None = None
+    """As in `LinearMap`, for the gradients of matrices, which wait until all steps are done."""
 
     def __init__(
         self,
@@ -177,7 +179,7 @@ class Recurrent(nn.Module):
         if self.fuse:
             try:
                 with unobserved():
-                    result = fused(window.step, window.steps, state, window.rows, reverse)
+                    result = fused(window.step, window.steps, state, window.rows, reverse, self.compiled_from)
                 remark(f"{name}: all steps in one compiled loop")
                 return result
             except NotFused as error:

@@ -77,7 +77,7 @@ def _fit(
     existing = _existing(folder, recipe, resume, ranks, code)
     ranks.wait()  # before the first rank writes anything
     if existing is None:
-        prepared = prepare(recipe, device, watcher)
+        prepared = prepare(recipe, device, watcher, ranks=ranks)
         recipe = prepared.budgeted(ranks, watcher)  # models of other runs are written out by now
         sections = recipe.model_dump(mode="json", exclude={"name", "about", "environment"})
         remembered = {} if code is None or not _names_own_classes(sections) else use_code(code)

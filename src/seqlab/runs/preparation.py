@@ -45,8 +45,9 @@ from seqlab.tasks.task import Task, is_task, split_of
 from seqlab.tokenizers import Tokenizer
 from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
-from seqlab.training.distributed import Ranks
+from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
+from seqlab.training.routing import compiled_from, route
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 
@@ -192,7 +193,9 @@ def affordable(budget: float, step: float, pause: float) -> tuple[float, int]:
     return (budget - min(pauses * pause, SHARE_OF_PAUSES * budget)) / step, pauses
 
 
-def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None) -> Prepared:
+def prepare(
+    recipe: Recipe, device: torch.device, watcher: Watcher, load_from: Path | None = None, ranks: Ranks = ALONE
+) -> Prepared:
     """Read the data, learn the tokenizer (or take it from a run), build the model."""
     check_installed(recipe.training.tensorboard)
     notes: dict[str, Any] = {}
@@ -228,6 +231,8 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
         watcher.said(f"{frozen:,} weights are frozen")
     with memory_for("the model", hint="make it smaller, or set training.device=cpu"):
         objective = objective.to(device)
+    if load_from is None:
+        notes |= _routed(objective, recipe, device, watcher, ranks)
     if not hasattr(objective.body, "fit") and not any(p.requires_grad for p in objective.parameters()):
         if recipe.init is not None and recipe.init.freeze:
             raise RecipeError("all weights are frozen", where="init.freeze", hint="leave some of them trainable")
@@ -244,6 +249,24 @@ def prepare(recipe: Recipe, device: torch.device, watcher: Watcher, load_from: P
     for note in prepared.left_out:
         watcher.said(note)
     return prepared
+
+
+def _routed(
+    objective: Objective, recipe: Recipe, device: torch.device, watcher: Watcher, ranks: Ranks
+) -> dict[str, int]:
+    """Choose what computes the linear maps of a new run, and return what the run records of it."""
+    training, given = recipe.training, any(isinstance(part, nn.Linear) for part in objective.modules())
+    plain = training.precision == "float32" and not training.compile
+    found = compiled_from(training.products, device) if given and plain else None
+    mine = -1 if found is None else found
+    first = int(ranks.sum([mine if ranks.first else 0], device)[0])  # the ranks must do the same
+    route(objective, None if first < 0 else first)
+    if first < 0:
+        return {}
+    size = f"linear maps of at least {first:,} multiplications" if first else "all linear maps"
+    measured = ", which is faster on this machine" if training.products == "auto" else ""
+    watcher.said(f"{size} are computed by compiled kernels{measured}")
+    return {"compiled_from": first}
 
 
 def _check_lengths(body: nn.Module, split: Split) -> None:

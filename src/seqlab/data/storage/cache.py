@@ -1,6 +1,9 @@
-"""The cache of results that are slow to compute: encoded texts, trained tokenizers, held-out parts. One folder each.
+"""The cache of results that are slow to compute: encoded texts, trained tokenizers, held-out parts, and what is fastest
+on a machine. One folder each.
 
-    <cache>/tokens/<key>/      <cache>/tokenizers/<key>/      <cache>/splits/<key>/      beside each of them <key>.lock
+    <cache>/tokens/<key>/      <cache>/tokenizers/<key>/      <cache>/splits/<key>/      <cache>/measurements/<key>/
+
+Each has a <key>.lock beside it.
 
 An entry is built in a separate folder under its lock and then renamed, so readers see a whole entry or none, and only
 one of several processes builds it. Readers hold a shared lock while they use an entry's files, and only unused entries
@@ -33,7 +36,7 @@ from typing import Self, TypeVar
 
 from seqlab.errors import DataError, caution
 
-KINDS = ("tokens", "tokenizers", "splits")
+KINDS = ("tokens", "tokenizers", "splits", "measurements")
 LIMIT = "20GB"
 SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from seqlab.nn.linear_map import is_plain
 from seqlab.recipe import PartSettings
 
 CellState = tuple[Tensor, ...]
@@ -64,7 +65,7 @@ def orthogonal(linear: nn.Linear) -> nn.Linear:
 def is_plainly(cell: Cell, cls: type[Cell]) -> bool:
     """Whether a cell computes exactly what `cls` does: no overridden equations, no replaced linear maps."""
     unchanged = type(cell).step is cls.step and type(cell).inputs is cls.inputs
-    return unchanged and type(cell.input) is nn.Linear and type(cell.recurrent) is nn.Linear
+    return unchanged and is_plain(cell.input) and is_plain(cell.recurrent)
 
 
 def no_bias(linear: nn.Linear) -> Tensor:
