@@ -21,6 +21,7 @@ from seqlab.nn import output
 from seqlab.objectives.next_token import NextToken
 from seqlab.recipe import TrainingSettings, part_settings
 from seqlab.recipe_tree import RecipeTree
+from seqlab.training.routing import route
 
 B, T, N, V = 3, 7, 5, 50
 ROUND = 2 * 3
@@ -92,6 +93,13 @@ def test_frozen_weights_cost_no_gradient():
     for weight in model.body.blocks[0].parameters():
         weight.requires_grad_(requires_grad=False)
     assert operations(model, texts()) == whole - 2 * B * T * 12 * GPT["width"] ** 2
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "gpt", "convolutional"])
+def test_maps_by_kernels_cost_the_same(kind: str):
+    plain, routed = objective(kind, width=16, depth=2), objective(kind, width=16, depth=2)
+    route(routed, 0)
+    assert operations(routed, texts()) == operations(plain, texts()) > 0
 
 
 def test_nothing_is_changed():

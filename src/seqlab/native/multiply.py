@@ -46,7 +46,8 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None
 def by_kernels(size: int, compiled_from: int | None, *parts: Tensor | None) -> bool:
     """Whether the kernels compute a product of `size` multiplications, which they do from `compiled_from` on.
 
-    They need float32 on the CPU, outside of autocast and torch.compile.
+    They need float32 on the CPU, outside of autocast and torch.compile. Where a dispatch mode counts or traces
+    operations, PyTorch computes them, since the kernels are none that it could see.
     """
     return (
         compiled_from is not None
@@ -54,6 +55,7 @@ def by_kernels(size: int, compiled_from: int | None, *parts: Tensor | None) -> b
         and all(one is None or (one.dtype == torch.float32 and one.device.type == "cpu") for one in parts)
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
+        and not torch._C._len_torch_dispatch_stack()
         and library() is not None
     )
 
