@@ -37,7 +37,13 @@ def _build(recipe: Recipe, task: Task) -> Objective:
         if task.better not in ("higher", "lower"):
             hint = "write higher or lower"
             raise RecipeError(f"'better' is {task.better!r}", where=f"task '{recipe.task.kind}'", hint=hint)
-        kind, head = registry.find("objective", recipe.objective.kind), task.head(body)
+        kind = registry.find("objective", recipe.objective.kind)
+        try:
+            head = task.head(body)
+        except (AttributeError, TypeError):
+            if isinstance(body, kind.body_type):
+                raise
+            head = None  # it is for other models, and so is the objective
         _check_fit(recipe, task, body, head)
         others = {name: _model(one, task, recipe) for name, one in models_in(recipe.objective).items()}
         objective: Objective = kind(recipe.objective, body, head, **others)

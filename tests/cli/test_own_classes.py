@@ -518,3 +518,31 @@ def test_a_constructor_with_other_arguments(mine, seqlab, text):
     (mine / "mine.py").write_text((mine / "mine.py").read_text().replace("    def step", constructor))
     line = refusal(seqlab(*RNN, f"data.train={text}"))
     assert "in class Foo: TypeError: Foo.__init__() takes 2 positional arguments but 4 were given" in line
+
+
+def test_examples_without_lengths(mine, seqlab):
+    changed("        super().__init__(lengths, training)\n", "")
+    assert "Pairs: its constructor does not call super().__init__(lengths, training)" in refusal(seqlab(*TRAIN))
+
+
+def test_a_class_of_ones_own_without_its_file(mine, seqlab, text, monkeypatch):
+    monkeypatch.setattr(registry, "_given", {})
+    line = refusal(seqlab("train", "lm/rnn", f"data.train={text}", "model.cell=elmann", "training.steps=1"))
+    assert "unknown cell 'elmann'; did you mean 'elman'?" in line
+    assert line.endswith("a class of your own needs --code FILE")
+
+
+def test_the_figure_that_decides_is_shown(mine, seqlab):
+    changed(FIGURES, 'return {"loss": 1.0, "near": 2.0}')
+    file = mine / "mine.py"
+    file.write_text(
+        file.read_text().replace("class Pair(Task, Answers):\n", 'class Pair(Task, Answers):\n    metric = "near"\n')
+    )
+    assert "held-out loss 1.0000, near 2.0000" in seqlab(*TRAIN).err
+
+
+def test_an_objective_for_other_models_is_refused_before_the_head_is_made(mine, seqlab):
+    declared = "from seqlab.models.encoder import Encoder\n    body_type = Encoder"
+    changed('"""Two encodings, one number"""\n', declared)
+    line = refusal(seqlab(*TRAIN, "model=gpt"))  # `head` would ask it for a width, which it has not
+    assert "'similar-of-mine' is not an objective for task 'pair-of-mine' with model 'gpt'" in line

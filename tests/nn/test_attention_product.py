@@ -6,6 +6,7 @@ from tolerance import close
 from torch import nn
 from torch.nn import functional as F
 
+from seqlab.decoding.packing import packed
 from seqlab.nn import attention_product
 from seqlab.nn.attention import CrossAttention, DotProduct, SelfAttention, Source
 from seqlab.nn.attention_product import attention, computable
@@ -129,8 +130,17 @@ def test_everything_else_is_left_to_torch(monkeypatch):
     product(q, k, v, torch.ones(2, 1, 5, 5, dtype=torch.bool))
     product(q[:, :, :1], k, v, None, True)
     product(*(one.double() for one in (q, k, v)))
-    monkeypatch.setattr(attention_product, "LONGEST", 4)
+    monkeypatch.setattr(attention_product, "WIDEST", 4)
     product(q, k, v)
     dropped = DotProduct(0.5).train()
     route(nn.Sequential(dropped), 0)
     dropped(q, k, v)
+
+
+def test_packed_models_use_it_for_all_sizes():
+    """Sizes depend on the neighbours, and bits must not."""
+    layer = SelfAttention(24, 3, causal=False)
+    route(layer, 10**9)
+    assert packed(nn.Sequential(layer))[0].product.compiled_from == 0
+    route(layer, None)
+    assert packed(nn.Sequential(layer))[0].product.compiled_from is None

@@ -65,7 +65,10 @@ class Bar:
         from seqlab.runs.comparison import UNITS
 
         unit = next(name for name in UNITS if name in metrics)
-        self.said(f"step {step}: held-out {unit.replace('_', ' ')} {metrics[unit]:.4f}")
+        deciding = next(iter(metrics))
+        shown = [unit] if deciding in UNITS else [unit, deciding]
+        figures = ", ".join(f"{name.replace('_', ' ')} {metrics[name]:.4f}" for name in shown)
+        self.said(f"step {step}: held-out {figures}")
         self.clock = time.perf_counter()
 
     def said(self, message: str) -> None:

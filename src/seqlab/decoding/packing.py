@@ -91,6 +91,8 @@ def _output_map(model: nn.Module) -> CompiledLinear | None:
 def _pack(parent: nn.Module, linear: Linear) -> None:
     if getattr(parent, "activation", None) is torch.sigmoid:
         parent.activation = steady_sigmoid  # type: ignore[assignment]
+    if getattr(parent, "compiled_from", None) is not None:
+        parent.compiled_from = 0  # type: ignore[assignment]  # whatever the size: it depends on the neighbours
     if isinstance(parent, Recurrent):
         parent.fuse = False  # fusion is not made for a step or two
         parent.sigmoid = steady_sigmoid  # type: ignore[assignment]

@@ -18,8 +18,8 @@ from seqlab.native.compiler import compiled
 from seqlab.native.multiply import by_kernels
 
 SOURCE = Path(__file__).with_name("attention.cpp")
-WIDEST, LONGEST = 256, 4096
-"""The widest head and the largest number of keys for the kernels: a block of queries has all of its scores at once."""
+WIDEST = 256
+"""The widest head for the kernels."""
 
 
 def computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, compiled_from: int | None) -> bool:
@@ -27,7 +27,7 @@ def computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: boo
     return (
         by_kernels(q.numel() * k.shape[2], compiled_from, q, k, v)
         and q.shape[-1] == v.shape[-1] <= WIDEST
-        and 0 < k.shape[2] <= LONGEST
+        and k.shape[2] > 0
         and (not causal or q.shape[2] == k.shape[2])
         and (mask is None or (mask.dtype == torch.bool and mask.shape == (len(k), 1, 1, k.shape[2])))
         and library() is not None

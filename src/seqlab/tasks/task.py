@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from seqlab import registry
-from seqlab.data.batching.batches import Batch, Split
+from seqlab.data.batching.batches import Batch, Examples, Split
 from seqlab.data.formats.contents import Asked
 from seqlab.data.reading.series_splits import AskedSeries
 from seqlab.errors import RecipeError, RunError
@@ -57,6 +57,9 @@ def is_task(made: object, kind: type, method: str) -> Task:
 
 def is_split(made: object, task: object, method: str) -> Split:
     """Return the examples that a method of a task made, or raise an error if they are none."""
+    if isinstance(made, Examples) and not hasattr(made, "lengths"):
+        what = "its constructor does not call super().__init__(lengths, training)"
+        raise RecipeError(what, where=type(made).__name__, hint="give the length of each example")
     if all(callable(getattr(made, name, None)) for name in ("order", "batch", "__len__")):
         return cast(Split, made)
     what, hint = (

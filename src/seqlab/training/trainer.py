@@ -53,7 +53,8 @@ class Watcher(Protocol):
 
     def stepped(self, step: int, steps: int, figures: dict[str, float]) -> None: ...
 
-    def evaluated(self, step: int, metrics: dict[str, float]) -> None: ...
+    def evaluated(self, step: int, metrics: dict[str, float]) -> None:
+        """The figure that chooses the best checkpoint comes first."""
 
     def said(self, message: str) -> None: ...
 
@@ -347,8 +348,8 @@ class Trainer:
             metrics = measured(self.objective, self.task, split, rows, self.device, self.ranks)
         self._write(self.log, {"step": own.step, "valid": metrics})
         self.clock += time.perf_counter() - start  # tokens/s counts training only
-        self.watcher.evaluated(own.step, metrics)
         value, higher = metrics[self.task.metric], self.task.better == "higher"
+        self.watcher.evaluated(own.step, {self.task.metric: value, **metrics})
         if not math.isfinite(value):
             self.watcher.said(f"'{self.task.metric}' is {value} at step {own.step}: not taken for the best checkpoint")
         better = math.isfinite(value) and (
