@@ -546,3 +546,24 @@ def test_an_objective_for_other_models_is_refused_before_the_head_is_made(mine, 
     changed('"""Two encodings, one number"""\n', declared)
     line = refusal(seqlab(*TRAIN, "model=gpt"))  # `head` would ask it for a width, which it has not
     assert "'similar-of-mine' is not an objective for task 'pair-of-mine' with model 'gpt'" in line
+
+
+RESTORING = {
+    "other arguments": (
+        "def restore(cls, recipe, tokenizer, memory):",
+        "def restore(cls, recipe, memory):",
+        "restore()",
+    ),
+    "nothing": ("        return cls(tokenizer)\n", "        cls(tokenizer)\n", "restore() returned NoneType"),
+    "a memory that is not kept": ("        return cls(tokenizer)\n", "        memory['scale']\n", "KeyError: 'scale'"),
+}
+
+
+@pytest.mark.parametrize("name", RESTORING)
+def test_a_task_that_cannot_be_restored_is_not_trained(mine, seqlab, name):
+    before, after, message = RESTORING[name]
+    changed(before, after)
+    said = seqlab(*TRAIN)
+    assert message in refusal(said)
+    assert "held-out" not in said.err
+    assert not (mine / "out" / "recipe.yaml").exists()

@@ -24,7 +24,7 @@ from seqlab.recipe import Recipe, flatten, models_in
 from seqlab.recipe_tree import RecipeTree, to_yaml
 from seqlab.runs.preparation import memory_for_steps, prepare
 from seqlab.runs.run import Run, load, run_recipe, use_code
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, is_task
 from seqlab.training.checkpoint import Checkpoints, Snapshot
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import Ranks, is_first
@@ -145,6 +145,8 @@ UNBEGUN = {LOCK, "tokenizer", "model.yaml", MANIFEST, f".draft-{MANIFEST}", ".dr
 def create_run(folder: Path, recipe: Recipe, task: Task) -> None:
     """Create the run folder. The recipe is written last: a folder without it is not a run."""
     learnt = {name: _plain(getattr(task, name), task, name) for name in ("sizes", "memory")}
+    if registry.is_own(type(task)):  # what cannot be restored is better known before a training than after it
+        is_task(type(task).restore(recipe, task.tokenizer, learnt["memory"]), type(task), "restore")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder, UNBEGUN)
