@@ -121,6 +121,9 @@ class DataSettings(Settings):
         return self
 
 
+ProductsName = Literal["auto", "torch", "compiled"]
+
+
 class TrainingSettings(Settings):
     """How to train."""
 
@@ -163,13 +166,13 @@ class TrainingSettings(Settings):
     """Number of evaluations without improvement after which training stops early."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the forward and backward pass; weights and optimizer states are always float32."""
-    products: Literal["auto", "torch", "compiled"] = "auto"
+    products: ProductsName = "auto"
     """What computes linear maps on the CPU in float32: torch, kernels compiled for this machine, or whichever was
     measured to be faster for a map's size. They round differently. The run records the choice, and keeps it when it is
     resumed."""
     compile: bool = False
-    """Whether to use torch.compile: faster steps after some seconds of compilation, with slightly different rounding.
-    Needs a C++ compiler."""
+    """Whether to use torch.compile: after some seconds of compilation, what lies between matrix products is faster,
+    with slightly different rounding. The products are then torch's (see `products`). Needs a C++ compiler."""
     seed: int = Field(default=0, ge=0)
     """The random seed of weights, data order, dropout and samples: the same seed gives identical bits."""
     device: str = "auto"

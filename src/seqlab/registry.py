@@ -251,9 +251,8 @@ def find(family: str, name: str, where: str | None = None) -> Any:
     if (family, name) in _given:
         return _given[family, name]
     if name not in FAMILIES[family]:
-        hint = elsewhere(name) or nearest(name, names(family))
-        if not _given:
-            hint += "; a class of your own needs --code FILE"
+        own = "" if _given else "; a class of your own needs --code FILE"
+        hint = elsewhere(name) or nearest(name, names(family)) + own
         raise RecipeError(f"unknown {family} '{name}'", where=where, hint=hint)
     module, _, attribute = FAMILIES[family][name].partition(":")
     return getattr(importlib.import_module(module), attribute)

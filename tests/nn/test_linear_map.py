@@ -11,6 +11,7 @@ from tolerance import close
 from torch import nn
 from torch.nn import functional as F
 
+from seqlab.data.storage.cache import entries
 from seqlab.native import multiply
 from seqlab.native.multiply import product
 from seqlab.nn import linear_map
@@ -195,25 +196,29 @@ def test_the_smallest_size_from_which_the_kernels_are_faster(faster, found, monk
 
 
 @need_kernels
-def test_a_measurement_is_made_once(monkeypatch, tmp_path):
+@pytest.mark.parametrize("found", [4096, None])
+def test_a_measurement_is_made_once(found, monkeypatch, tmp_path):
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
     made = []
-    monkeypatch.setattr(routing, "measured", lambda: made.append(1) or 4096)
-    assert [compiled_from("auto", torch.device("cpu")) for _ in range(3)] == [4096] * 3
+    monkeypatch.setattr(routing, "measured", lambda: made.append(1) or found)
+    assert [compiled_from("auto", torch.device("cpu")) for _ in range(3)] == [found] * 3
     assert len(made) == 1
+    (entry,) = entries()
+    assert entry.kind == "measurements"
+    assert entry.about.startswith("linear maps on ")
+    (entry.folder / "meta.json").write_text("[1]")  # damaged: measured again
+    compiled_from("auto", torch.device("cpu"))
     torch.set_num_threads(3)  # another number of threads is another machine
     compiled_from("auto", torch.device("cpu"))
-    assert len(made) == 2
+    assert len(made) == 3
 
 
 def test_settings_that_fix_the_choice(monkeypatch):
     monkeypatch.setattr(routing, "measured", lambda: pytest.fail("measured"))
-    monkeypatch.setattr(routing, "library", lambda: SimpleNamespace())
+    monkeypatch.setattr(routing, "library", lambda: SimpleNamespace(_name="kernels.so"))
     cpu = torch.device("cpu")
     assert compiled_from("torch", cpu) is None
     assert compiled_from("compiled", cpu) == 0
     assert compiled_from("auto", torch.device("meta")) is None
     monkeypatch.setattr(routing, "library", lambda: None)
-    assert compiled_from("auto", cpu) is None
-    with pytest.warns(UserWarning, match="no C\\+\\+ compiler"):
-        assert compiled_from("compiled", cpu) is None
+    assert compiled_from("auto", cpu) is compiled_from("compiled", cpu) is None

@@ -1,11 +1,11 @@
 """Runs record what computes their linear maps, and keep to it."""
 
 import pytest
-import torch
 from small_runs import recipe
 from torch import nn
 
 import seqlab
+from seqlab.errors import Caution
 from seqlab.native import multiply
 from seqlab.nn.linear_map import LinearMap
 from seqlab.runs import preparation
@@ -52,11 +52,16 @@ def test_a_measured_choice_is_recorded(tmp_path, monkeypatch):
     assert routes(resumed) == {5000}
 
 
-@pytest.mark.parametrize("training", [{"products": "torch"}, {"products": "compiled", "precision": "bfloat16"}])
-def test_a_run_by_torch_records_nothing(training, tmp_path):
-    run = trained(tmp_path, **training)
+def test_a_run_by_torch_records_nothing(tmp_path):
+    run = trained(tmp_path, products="torch")
     assert "compiled_from" not in run.recipe.environment
     assert routes(run) <= {None}
+
+
+def test_kernels_that_cannot_be_used_are_not_ignored_silently(tmp_path):
+    with pytest.warns(Caution, match="training.products=compiled has no effect"):
+        run = trained(tmp_path, products="compiled", precision="bfloat16")
+    assert "compiled_from" not in run.recipe.environment
 
 
 @need_kernels
@@ -66,10 +71,10 @@ def test_kernels_and_torch_train_alike(tmp_path):
         folder = tmp_path / products
         folder.mkdir()
         by[products] = trained(folder, products=products)
-    for (name, one), other in zip(
-        by["torch"].objective.state_dict().items(), by["compiled"].objective.state_dict().values(), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-3, msg=name)  # Adam's first steps are of size 0.01
+    # losses and not weights: Adam makes full steps of gradients that are only rounding, such as those of key biases
+    losses = [[entry["loss"] for entry in run.log if "loss" in entry] for run in by.values()]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert len(losses[0]) > 0
 
 
 def test_a_record_that_was_edited_is_no_reason_to_fail(tmp_path):

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Size BLOCK = 8 * ROWS;  // queries at a time
 
-struct Tensor {  // (B, heads, length, K), with contiguous numbers in the last dimension
+struct Heads {  // (B, heads, length, K), with contiguous numbers in the last dimension
     float *numbers;
     Size row, head, step;
 
@@ -21,7 +21,7 @@ struct Tensor {  // (B, heads, length, K), with contiguous numbers in the last d
 };
 
 struct Call {
-    Tensor q, k, v, y;
+    Heads q, k, v, y;
     float *sums;  // (B, H, T): log Σ exp of a query's scores
     const float *bias;  // (B, N), added to the scores, or null
     Size B, H, G, T, N, K;
@@ -30,7 +30,7 @@ struct Call {
 };
 
 struct Slopes {
-    Tensor y, q, k, v;
+    Heads y, q, k, v;
 };
 
 Matrix turned(Matrix x) { return {x.numbers, x.across, x.down}; }
@@ -93,19 +93,21 @@ float most(const float *s, Size count, float scale, const float *bias) {
 }
 
 struct Rooms {  // of one thread
-    Room copied, keys, values, more, scores, slopes, queries, upstream;
-
-    Rooms(const Call &call, bool back) : copied(aligned(TALL * APART)) {
-        const Size keys_ = rounded(call.N) * call.K, features = rounded(call.K) * rounded(call.N);
-        const Size square = BLOCK * rounded(call.N), block = BLOCK * rounded(call.K);
-        keys.reset(aligned(keys_)), values.reset(aligned(std::max(keys_, features))), scores.reset(aligned(square));
-        if (back) {
-            more.reset(aligned(features)), slopes.reset(aligned(square));
-            queries.reset(aligned(block)), upstream.reset(aligned(block));
-        }
-        made = copied && keys && values && scores && (!back || (more && slopes && queries && upstream));
-    }
+    Room copied, keys, values, features, scores, slopes, queries, upstream;
     bool made;
+
+    Rooms(const Call &call, bool back) {
+        const Size by_key = rounded(call.N) * call.K, by_feature = rounded(call.K) * call.N;
+        const Size square = BLOCK * rounded(call.N), queried = BLOCK * rounded(call.K);
+        copied.reset(aligned(TALL * APART));
+        keys.reset(aligned(by_key)), values.reset(aligned(std::max(by_key, by_feature))), scores.reset(aligned(square));
+        made = copied && keys && values && scores;
+        if (back) {
+            features.reset(aligned(by_feature)), slopes.reset(aligned(square));
+            queries.reset(aligned(queried)), upstream.reset(aligned(queried));
+            made = made && features && slopes && queries && upstream;
+        }
+    }
 };
 
 void forward(const Call &call, Rooms &rooms, Size b, Size h) {
@@ -139,7 +141,7 @@ void backward(const Call &call, const Slopes &slopes, Rooms &rooms, Size b, Size
     const float *bias = call.bias ? call.bias + b * N : nullptr;
     const Packed by_key = packed(call.k.of(b, g), N, K, rooms.keys.get());
     const Packed values = packed(call.v.of(b, g), N, K, rooms.values.get());
-    const Packed by_feature = packed(turned(call.k.of(b, g)), K, N, rooms.more.get());
+    const Packed by_feature = packed(turned(call.k.of(b, g)), K, N, rooms.features.get());
     for (Size first = 0; first < call.T; first += BLOCK) {
         const Size rows = std::min(BLOCK, call.T - first), keys = seen(call, first + rows - 1);
         const Matrix q{call.q.at(b, h, first), call.q.step, 1}, dy{slopes.y.at(b, h, first), slopes.y.step, 1};
@@ -168,39 +170,37 @@ void backward(const Call &call, const Slopes &slopes, Rooms &rooms, Size b, Size
     }
 }
 
-}  // namespace
-
-extern "C" {
-
-// Returns whether there was memory for it.
-int attend(const Call *call) {
+// body(rooms, number) for every number, by all threads; whether there was memory for it
+template <typename Body> bool each(const Call &call, bool back, Size count, Body body) {
     int failed = 0;
-#pragma omp parallel num_threads(call->threads) reduction(| : failed)
+#pragma omp parallel num_threads(call.threads) reduction(| : failed)
     {
         const Flushed flushed;
-        Rooms rooms(*call, false);
+        Rooms rooms(call, back);
         failed = !rooms.made;
 #pragma omp for schedule(dynamic)
-        for (Size number = 0; number < call->B * call->H; number++)
-            if (rooms.made) forward(*call, rooms, number / call->H, number % call->H);
+        for (Size number = 0; number < count; number++)
+            if (rooms.made) body(rooms, number);
     }
     return !failed;
 }
 
+}  // namespace
+
+extern "C" {
+
+// Both return whether there was memory for it.
+int attend(const Call *call) {
+    return each(*call, false, call->B * call->H,
+                [&](Rooms &rooms, Size number) { forward(*call, rooms, number / call->H, number % call->H); });
+}
+
 // The slopes of keys and values begin at zero: the heads that share them add theirs.
 int attend_back(const Call *call, const Slopes *slopes) {
-    int failed = 0;
     const Size shared = call->H / call->G;
-#pragma omp parallel num_threads(call->threads) reduction(| : failed)
-    {
-        const Flushed flushed;
-        Rooms rooms(*call, true);
-        failed = !rooms.made;
-#pragma omp for schedule(dynamic)
-        for (Size number = 0; number < call->B * call->G; number++)
-            for (Size i = 0; i < shared && rooms.made; i++)
-                backward(*call, *slopes, rooms, number / call->G, number % call->G * shared + i);
-    }
-    return !failed;
+    return each(*call, true, call->B * call->G, [&](Rooms &rooms, Size number) {
+        const Size first = number % call->G * shared;
+        for (Size h = first; h < first + shared; h++) backward(*call, *slopes, rooms, number / call->G, h);
+    });
 }
 }

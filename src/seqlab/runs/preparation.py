@@ -47,7 +47,7 @@ from seqlab.tokenizers.word import WordTokenizer
 from seqlab.training.counting import Counting
 from seqlab.training.distributed import ALONE, Ranks
 from seqlab.training.evaluation import evaluate
-from seqlab.training.routing import compiled_from, route
+from seqlab.training.routing import NEVER, compiled_from, route
 from seqlab.training.tensorboard import check_installed
 from seqlab.training.trainer import Silence, Trainer, Watcher
 
@@ -255,13 +255,16 @@ def _routed(
     objective: Objective, recipe: Recipe, device: torch.device, watcher: Watcher, ranks: Ranks
 ) -> dict[str, int]:
     """Choose what computes the linear maps of a new run, and return what the run records of it."""
-    training, given = recipe.training, any(isinstance(part, nn.Linear) for part in objective.modules())
+    training, has_maps = recipe.training, any(isinstance(part, nn.Linear) for part in objective.modules())
     plain = training.precision == "float32" and not training.compile
-    found = compiled_from(training.products, device) if given and plain else None
-    mine = -1 if found is None else found
+    found = compiled_from(training.products, device) if has_maps and plain else None
+    mine = NEVER if found is None else found
     first = int(ranks.sum([mine if ranks.first else 0], device)[0])  # the ranks must do the same
-    route(objective, None if first < 0 else first)
-    if first < 0:
+    route(objective, None if first == NEVER else first)
+    if first == NEVER:
+        if training.products == "compiled":
+            what = "the kernels are for linear maps in float32 on the CPU, without training.compile"
+            caution(f"training.products=compiled has no effect: {what}, and need a C++ compiler")
         return {}
     size = f"linear maps of at least {first:,} multiplications" if first else "all linear maps"
     measured = ", which is faster on this machine" if training.products == "auto" else ""

@@ -46,7 +46,7 @@ class Counting:
         self.objective.to(device)
         metrics = measured(self.objective, self.task, self.splits[1], self.settings.batch_size, device)
         self._report(len(tokens), seconds, metrics)
-        self.watcher.evaluated(1, metrics)
+        self.watcher.evaluated(1, {self.task.metric: metrics[self.task.metric], **metrics})
         best = metrics[self.task.metric]
         checkpoints.save(Snapshot.of_finished(self.objective.state_dict(), len(tokens), best))
 

@@ -12,60 +12,61 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import nn
 
 from seqlab.data.storage.cache import EntryLock, kept
-from seqlab.errors import DataError, caution
+from seqlab.errors import DataError
 from seqlab.native.compiler import processor_name
-from seqlab.native.multiply import SOURCE, library
+from seqlab.native.multiply import library
 from seqlab.nn.cells import Cell
 from seqlab.nn.linear_map import LinearMap, linear
-
-ProductsName = Literal["auto", "torch", "compiled"]
+from seqlab.recipe import ProductsName
 
 SIZES = ((16, 16, 16), (32, 32, 32), (128, 32, 64), (256, 64, 128), (512, 128, 256), (1024, 256, 512))
 """Rows, inputs and outputs of the maps that are measured."""
+NEVER = -1
+"""What the cache holds where the kernels are not faster."""
 GAIN = 0.95
 """The kernels are used if they take at most this share of PyTorch's time."""
 TURNS, SECONDS = 5, 0.006
 """The fastest of so many turns counts, each of about this time."""
-ENVIRONMENT = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "SEQLAB_NATIVE_ARCH")
-"""Variables that change how fast the libraries or the kernels are."""
+ENVIRONMENT = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
+"""Variables that change how fast PyTorch's library is."""
 
 
 def compiled_from(products: ProductsName, device: torch.device) -> int | None:
     """Return the number of multiplications from which the kernels compute a linear map; None for never."""
-    if products == "torch" or device.type != "cpu":
+    if products == "torch" or device.type != "cpu" or (kernels := library()) is None:
         return None
-    if library() is None:
-        if products == "compiled":
-            caution("there is no C++ compiler: torch computes the linear maps")
-        return None
-    return 0 if products == "compiled" else _measured_once()
+    # the name of the compiled file stands for its sources, the compiler and all that this assumes of the processor
+    return 0 if products == "compiled" else _measured_once(Path(kernels._name).name)
 
 
-def _measured_once() -> int | None:
-    facts = [processor_name(), torch.__version__, torch.get_num_threads(), *map(os.environ.get, ENVIRONMENT)]
-    key = hashlib.sha256(json.dumps(facts).encode() + SOURCE.read_bytes()).hexdigest()
+def _measured_once(kernels: str) -> int | None:
+    name, threads = processor_name(), torch.get_num_threads()
+    facts = [kernels, name, threads, torch.__version__, *map(os.environ.get, ENVIRONMENT)]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def load(folder: Path, lock: EntryLock) -> list[int | None] | None:
+    def load(folder: Path, lock: EntryLock) -> int | None:
         try:
-            return [json.loads((folder / "meta.json").read_text(encoding="utf-8"))["compiled_from"]]
-        except (OSError, ValueError, KeyError):
+            found = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["compiled_from"]
+            return int(found)
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def build(folder: Path) -> None:
-        threads = f"{facts[2]} thread{'s' if facts[2] != 1 else ''}"
-        found = {"about": f"linear maps on {facts[0]}, {threads}", "compiled_from": measured()}
-        (folder / "meta.json").write_text(json.dumps(found), encoding="utf-8")
+        about = f"linear maps on {name}, {threads} thread{'s' if threads != 1 else ''}"
+        found = measured()
+        meta = {"about": about, "compiled_from": NEVER if found is None else found}
+        (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
 
     try:
-        return kept("measurements", key, load, build)[0]
+        found = kept("measurements", key, load, build)
     except DataError:  # a cache that cannot be written
         return measured()
+    return None if found == NEVER else found
 
 
 def measured() -> int | None:
@@ -110,7 +111,7 @@ def route(model: nn.Module, compiled_from: int | None) -> None:
     The maps in the step of a recurrent cell stay as they are: the loop over all steps has kernels of its own.
     """
     for part in _outside_of_steps(model):
-        if type(part) is nn.Linear:
+        if type(part) is nn.Linear and compiled_from is not None:
             part.__class__ = LinearMap
         if hasattr(part, "compiled_from"):
             part.compiled_from = compiled_from  # type: ignore[assignment]
