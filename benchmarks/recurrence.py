@@ -68,12 +68,12 @@ def best(runs: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, float
     return times
 
 
-def compare(name: str, shape: tuple[int, int, int, int], repeats: int) -> str:
+def compare(name: str, shape: tuple[int, int, int, int], repeats: int, products: str) -> str:
     T, B, D, H = shape
     torch.manual_seed(0)
     cls = OwnCell if name == "own" else registry.find("cell", name)
     net, lstm, gru = Recurrent([cls(D, H, cls.Settings(kind=name))]), nn.LSTM(D, H), nn.GRU(D, H)
-    route(net, compiled_from("auto", torch.device("cpu")))  # as a training does
+    route(net, compiled_from(products, torch.device("cpu")))  # as a training does
     x = torch.randn(T, B, D, requires_grad=True)
     runs = {
         "ours": lambda: net(x.transpose(0, 1), net.start(B, x))[0],
@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--products", default="auto", choices=["auto", "torch", "compiled"], help="training.products")
     args = parser.parse_args()
     torch.set_num_threads(2)
     if args.parts or args.compile:
@@ -172,7 +173,7 @@ def main() -> None:
         print(f"\n(T, B, D, H) = {shape}\n")
         print("| cell | ms | of nn.LSTM | nn.GRU takes | the loop takes | path |\n|---|---|---|---|---|---|")
         for name in args.cells or [*registry.CELLS, "own"]:
-            print(compare(name, shape, args.repeats), flush=True)
+            print(compare(name, shape, args.repeats, args.products), flush=True)
 
 
 if __name__ == "__main__":
