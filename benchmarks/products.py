@@ -51,9 +51,8 @@ def main() -> None:
     for threads in (1, 2):
         torch.set_num_threads(threads)
         print(f"\n{processor_name()}, {threads} thread{'s' if threads > 1 else ''}\n")
-        print(
-            "| rows, inputs, outputs | outputs | gradient of the inputs | gradient of the weights |\n|---|---|---|---|"
-        )
+        print("| rows, inputs, outputs | outputs | gradient of the inputs | gradient of the weights |")
+        print("|---|---|---|---|")
         for shape in SHAPES:
             print(compare(*shape), flush=True)
 
